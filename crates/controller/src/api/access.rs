@@ -28,6 +28,7 @@ use super::answer::refusal;
 use super::audit::Audit;
 use super::places::Place;
 use super::rates::{Rates, TOKEN_RATE};
+use super::room::TOKEN_MOST;
 use super::tokens::{Holder, OPERATOR, Tokens};
 use crate::clock;
 
@@ -195,10 +196,13 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         Ok(holder) => {
             let is_order = access > Access::Read && method != Method::GET;
             let submitter = holder.as_ref().map(Holder::submitter);
-            if let (Some(holder), Some(place)) = (&holder, request.extensions().get::<Arc<Place>>()) {
-                place.show(&holder.name);
-            }
+            let place = request.extensions().get::<Arc<Place>>();
+            let has_place = holder.as_ref().zip(place).is_none_or(|(holder, place)| place.show(&holder.name));
             let token = holder.map(|holder| holder.name);
+            if !has_place {
+                audit.note_refused(entry(token, StatusCode::TOO_MANY_REQUESTS));
+                return too_many();
+            }
             if let Some(name) = &token
                 && let Err(early) = rates.handle_request(clock::now(), name)
             {
@@ -221,6 +225,14 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
             refusal(status, text)
         }
     }
+}
+
+/// The answer to who has as many connections as a token may have.
+fn too_many() -> Response {
+    let text = format!("{TOKEN_MOST} connections are open with this token: close one, or ask again later");
+    let mut answer = refusal(StatusCode::TOO_MANY_REQUESTS, text);
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 /// The answer to who comes so much too early.

@@ -47,9 +47,9 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// A valid token was shown here.
-    pub fn show(&self, token: &str) {
-        self.connections.lock().0.handle_token(self.id, token);
+    /// A valid token was shown here. False: it has been on as many connections as it may.
+    pub fn show(&self, token: &str) -> bool {
+        self.connections.lock().0.handle_token(self.id, token)
     }
 
     /// A stream is carried here from now on.

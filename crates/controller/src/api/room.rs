@@ -4,6 +4,8 @@
 //! the owner with the most connections loses its oldest one. A token counts as [`TOKEN_SHARE`] addresses: nobody without one takes the place of
 //! who has one, be it from the same address. A connection stays for [`GRACE`] in any case, so that whoever has just come gets to its request;
 //! a listener that is flooded accepts more slowly instead. Streams are bounded elsewhere, and none is closed.
+//!
+//! A token has at most [`TOKEN_MOST`] connections, streams among them. It may not be shown on another one.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,6 +16,9 @@ use tokio::time::Instant;
 /// So long a connection stays at least. Shorter, a flood of new connections would push out a caller before its request is here; longer, each
 /// connection beyond the room would wait longer.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
+/// Connections on which one token may be shown at once. A dashboard has a few, and a script that hands in jobs one for each that it hands in at a
+/// time. More would let the holder of one token take all that streams have.
+pub(super) const TOKEN_MOST: usize = 64;
 /// So many connections of a token weigh as much as one of an address.
 const TOKEN_SHARE: usize = 16;
 
@@ -86,11 +91,17 @@ impl Room {
         self.held.contains_key(&id)
     }
 
-    /// A valid token was shown on a connection.
-    pub fn handle_token(&mut self, id: u64, token: &str) {
-        if let Some(held) = self.held.get_mut(&id) {
-            held.owner = Owner::Token(token.to_owned());
+    /// A valid token was shown on a connection. False: it has been on as many others as it may.
+    pub fn handle_token(&mut self, id: u64, token: &str) -> bool {
+        let is_its = |held: &Held| matches!(&held.owner, Owner::Token(name) if name == token);
+        if self.held.get(&id).is_none_or(is_its) {
+            return true;
         }
+        if self.held.values().filter(|held| is_its(held)).count() >= TOKEN_MOST {
+            return false;
+        }
+        self.held.entry(id).and_modify(|held| held.owner = Owner::Token(token.to_owned()));
+        true
     }
 
     /// A connection carries a stream from now on.
@@ -160,7 +171,7 @@ mod tests {
     #[test]
     fn nobody_without_a_token_takes_the_place_of_who_has_shown_one_nor_of_a_stream() {
         let (mut room, now) = room((0..MOST).map(|_| address(1)));
-        (1..=3).for_each(|id| room.handle_token(id, "ops"));
+        assert!((1..=3).all(|id| room.handle_token(id, "ops")));
         room.handle_stream(4);
         let gone: Vec<u64> = (0..3).filter_map(|_| room.handle_open(now, &address(2)).unwrap().closed).collect();
         assert_eq!(gone, [5, 6, 7]);
@@ -172,11 +183,27 @@ mod tests {
     #[test]
     fn a_token_that_has_filled_the_room_gives_way_too() {
         let (mut room, now) = room((0..MOST).map(|_| address(1)));
-        (1..=MOST as u64).for_each(|id| room.handle_token(id, "greedy"));
+        assert!((1..=MOST as u64).all(|id| room.handle_token(id, "greedy")));
         let newcomer = room.handle_open(now, &address(2)).unwrap();
         assert_eq!(newcomer.closed, Some(1));
         room.handle_token(newcomer.id, "ops");
         assert_eq!(room.handle_open(now, &address(2)).unwrap().closed, Some(2), "not the one that has fewer");
+    }
+
+    #[test]
+    fn a_token_has_so_many_connections_and_takes_none_of_anothers() {
+        let (mut room, now) = (Room::new(2 * TOKEN_MOST), Instant::now());
+        let ids: Vec<u64> = (0..=TOKEN_MOST).map(|_| room.handle_open(now, &address(1)).unwrap().id).collect();
+        assert!(ids[..TOKEN_MOST].iter().all(|id| room.handle_token(*id, "greedy")));
+        assert!(room.handle_token(ids[0], "greedy"), "it was shown there before");
+        assert!(!room.handle_token(ids[TOKEN_MOST], "greedy"));
+        assert!(room.handle_token(ids[TOKEN_MOST], "ops"));
+        room.handle_stream(ids[1]);
+        room.handle_closed(ids[0]);
+        let next = room.handle_open(now, &address(1)).unwrap().id;
+        assert!(room.handle_token(next, "greedy"));
+        let one_more = room.handle_open(now, &address(1)).unwrap().id;
+        assert!(!room.handle_token(one_more, "greedy"), "streams count too");
     }
 
     #[test]

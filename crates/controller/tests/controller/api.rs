@@ -172,6 +172,38 @@ async fn silent_connections_leave_room_for_whoever_shows_a_token() {
 }
 
 #[tokio::test]
+async fn a_token_is_shown_on_so_many_connections_at_once_and_on_no_more() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    let head = format!("GET /v1/config HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\r\n", pool.token());
+    let open = async || {
+        let mut stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut status = [0; 12];
+        tokio::time::timeout(crate::fake::DEADLINE, stream.read_exact(&mut status)).await.expect("an answer").unwrap();
+        (stream, String::from_utf8(status.to_vec()).unwrap())
+    };
+    let mut held = Vec::new();
+    let (mut refused, status) = loop {
+        match open().await {
+            (stream, status) if status == "HTTP/1.1 200" => held.push(stream),
+            other => break other,
+        }
+    };
+    let mut rest = String::new();
+    tokio::time::timeout(crate::fake::DEADLINE, refused.read_to_string(&mut rest)).await.expect("it is closed").unwrap();
+    assert_eq!((status.as_str(), held.len()), ("HTTP/1.1 429", 64), "{rest}");
+    assert!(rest.contains("64 connections are open with this token"), "{rest}");
+    assert_eq!(pool.tcp("GET", "/v1/status", &[], "").await.0, 200, "whoever shows none is served");
+    drop(held.pop());
+    let begun = std::time::Instant::now();
+    while open().await.1 != "HTTP/1.1 200" {
+        assert!(begun.elapsed() < crate::fake::DEADLINE, "one that was closed makes room for another");
+    }
+}
+
+#[tokio::test]
 async fn the_dashboard_may_load_nothing_from_elsewhere() {
     let pool = Pool::start().await;
     let stream = tokio::net::TcpStream::connect(pool.api).await.unwrap();
