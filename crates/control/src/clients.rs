@@ -64,7 +64,7 @@ impl ClientUse {
 
     /// A connection that was counted has ended.
     pub fn handle_disconnect(&mut self, address: IpAddr) {
-        if let Some(used) = self.addresses.get_mut(&network(address)) {
+        if let Some(used) = self.addresses.get_mut(&client_of(address)) {
             used.connections = used.connections.saturating_sub(1);
         }
     }
@@ -79,7 +79,7 @@ impl ClientUse {
 
     /// `None` when too many are remembered.
     fn entry(&mut self, now: Time, address: IpAddr) -> Option<&mut AddressUse> {
-        let key = network(address);
+        let key = client_of(address);
         if self.addresses.len() >= REMEMBERED && !self.addresses.contains_key(&key) {
             self.addresses.retain(|_, used| used.connections > 0 || used.requests.due > now);
             if self.addresses.len() >= REMEMBERED {
@@ -90,7 +90,8 @@ impl ClientUse {
     }
 }
 
-fn network(address: IpAddr) -> Network {
+/// What counts as one client: the address, or its network of 64 bits for IPv6.
+pub fn client_of(address: IpAddr) -> Network {
     let address = address.to_canonical();
     Network::of(address, if address.is_ipv4() { 32 } else { 64 })
 }

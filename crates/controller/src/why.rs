@@ -100,6 +100,7 @@ fn about(reason: &str) -> Option<&'static str> {
             Some("Its client stopped in the middle of the request's body, or sent one that cannot be read.")
         }
         "client-rate"
+        | "client-seats"
         | "client-connections"
         | "too-many-connections"
         | "too-many-sessions"
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn what_is_said_of_a_refused_request_fits_its_reason() {
         assert!(about("malformed").is_some_and(|text| text.contains("could not read")));
-        for limit in ["client-rate", "too-many-uploads", "body-too-large"] {
+        for limit in ["client-rate", "client-seats", "too-many-uploads", "body-too-large"] {
             assert!(about(limit).is_some_and(|text| text.contains("may ask for")), "{limit}");
         }
         assert_eq!(about("maintenance"), None, "the answer's own text says all");

@@ -75,12 +75,14 @@ pub struct ClientPolicy {
     pub access_log: AccessLog,
     /// True: each request carries a `traceparent` (W3C Trace Context), a new one where it had no valid one.
     pub traceparent: bool,
-    /// Networks whose addresses neither of the two following limits holds for. By default that is this machine, where proxies and makers of load run.
+    /// Networks whose addresses none of the three following limits holds for. By default that is this machine, where proxies and makers of load run.
     pub unlimited_clients: Vec<Network>,
     /// Connections that one address may have open; 0 does not limit them. Trusted proxies are not limited.
     pub client_connections: u32,
     /// Requests per second of one address; 0 does not limit them. Twice as many may come at once.
     pub client_rate: u32,
+    /// Percent of an application's seats that requests of one address may hold, one seat at least; 100 are all. Trusted proxies are not limited.
+    pub client_seats: u32,
     /// Bytes per second that a client sends of a request's body, and takes of an answer, at least; 0 is any rate. One below it has some
     /// seconds, and is then cut off.
     pub client_min_rate: u32,
@@ -97,6 +99,7 @@ impl Default for ClientPolicy {
             unlimited_clients: Network::loopback().to_vec(),
             client_connections: Self::CONNECTIONS,
             client_rate: Self::RATE,
+            client_seats: Self::SEATS,
             client_min_rate: Self::MIN_RATE,
         }
     }
@@ -108,6 +111,9 @@ impl ClientPolicy {
     pub const CONNECTIONS: u32 = 1000;
     /// A page of a hundred parts for each of ten people behind one address, each second. Less would hit offices, more would not stop a flood.
     pub const RATE: u32 = 1000;
+    /// So many that an office behind one address hardly notices, and whoever comes from elsewhere finds a seat. More leaves small applications
+    /// no other seat; less makes an application slow whose users share one address.
+    pub const SEATS: u32 = 75;
     /// A modem of 1983 sends a little more. As Kestrel and IIS have it; Apache asks for twice as much.
     pub const MIN_RATE: u32 = 240;
 }

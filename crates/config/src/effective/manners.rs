@@ -7,7 +7,7 @@ use weal_model::{ClientPolicy, HeaderEdits, Network, RouteExtras};
 use crate::page::{Section, texts};
 
 /// The keys of `[pool]` that say how clients are treated.
-pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 9] {
+pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 10] {
     let networks = |networks: &[Network]| {
         let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
         Value::from(texts(networks.iter().map(String::as_str)))
@@ -21,6 +21,7 @@ pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 9] 
         ("unlimited-clients", networks(&clients.unlimited_clients)),
         ("client-connections", i64::from(clients.client_connections).into()),
         ("client-rate", i64::from(clients.client_rate).into()),
+        ("client-seats", i64::from(clients.client_seats).into()),
         ("client-min-rate", i64::from(clients.client_min_rate).into()),
     ]
 }

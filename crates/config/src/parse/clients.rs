@@ -25,6 +25,7 @@ pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
             .count(reading, "client-connections", 0..MOST_CONNECTIONS + 1)
             .unwrap_or(default.client_connections),
         client_rate: pool.count(reading, "client-rate", 0..MOST_RATE + 1).unwrap_or(default.client_rate),
+        client_seats: pool.count(reading, "client-seats", 1..101).unwrap_or(default.client_seats),
         client_min_rate: pool.count(reading, "client-min-rate", MIN_RATES).unwrap_or(default.client_min_rate),
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "unlimited-clients",
         "client-connections",
         "client-rate",
+        "client-seats",
         "client-min-rate",
     ];
     let section = Section::open(reading, "pool", table, &known);

@@ -54,7 +54,7 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
             "unlimited-clients",
             describe(
                 list(),
-                "Networks whose addresses `client-connections` and `client-rate` do not limit.",
+                "Networks whose addresses `client-connections`, `client-rate` and `client-seats` do not limit.",
                 "[\"127.0.0.0/8\", \"::1/128\"]",
             ),
         ),
@@ -72,6 +72,14 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
                 count(1_000_000),
                 "Requests per second that one address may send, twice as many at once; 0 is any number. Those beyond are answered 429.",
                 &ClientPolicy::RATE.to_string(),
+            ),
+        ),
+        (
+            "client-seats",
+            describe(
+                json!({ "type": "integer", "minimum": 1, "maximum": 100 }),
+                "Percent of an application's seats that requests of one address may hold, one seat at least; 100 are all. Those beyond wait without a seat.",
+                &ClientPolicy::SEATS.to_string(),
             ),
         ),
         (

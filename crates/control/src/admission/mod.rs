@@ -33,6 +33,7 @@
 //! - At most one call to the node agent is under way. Between a refusal and the next call there is a pause, which grows with each
 //!   refusal in a row.
 
+pub mod addresses;
 pub mod handshakes;
 mod wakes;
 

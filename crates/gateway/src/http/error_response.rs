@@ -101,6 +101,13 @@ impl ErrorResponse {
         Self { retry_after_s: Some(retry_after_s), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "client-rate", reason) }
     }
 
+    /// The client's address holds its part of the seats, and too much waits for that already or waited `for_long`.
+    pub fn too_many_seats(for_long: Option<Duration>) -> Self {
+        let waited = for_long.map_or(String::new(), |time| format!(" for {:.1} s", time.as_secs_f64()));
+        let reason = format!("this address has had its part of the application's seats{waited}: try again later");
+        Self { retry_after_s: Some(1), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "client-seats", reason) }
+    }
+
     /// False when all is as it should be: nothing was refused.
     pub fn is_refusal(&self) -> bool {
         self.location.is_none() && self.status != StatusCode::OK

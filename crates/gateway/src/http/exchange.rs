@@ -14,7 +14,7 @@ use http::{Request, Response, StatusCode, Version};
 use hyper::upgrade::OnUpgrade;
 use weal_control::dispatch::{Attempt, InstanceIndex};
 use weal_control::flow::pipeline::RequestOutcome;
-use weal_model::{AccessLog, InstanceProtocol, Time};
+use weal_model::{AccessLog, InstanceProtocol, Network, Time};
 
 use super::answer_body::AnswerBody;
 use super::between::{Between, EXPECT_WAIT};
@@ -47,6 +47,8 @@ use crate::upstream::speech::{Announced, Ends, Speech};
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(super) session: Arc<Session>,
+    /// Whose part of the seats it takes; `None` where that has no bounds.
+    pub(super) counted: Option<Network>,
     busy: Busy,
     id: HeaderValue,
     /// `None` when it has no body.
@@ -118,7 +120,7 @@ impl Exchange {
         let mut busy = session.client.begin();
         let present = Present::of(request.headers());
         let id = session.gateway.ids.choose(request.headers(), present);
-        let Admitted { client, access_log, early, is_framed } = session.admit(&request);
+        let Admitted { client, access_log, counted, early, is_framed } = session.admit(&request);
         if access_log != AccessLog::Off {
             let record = Record::new(access_log, &request, client, session.client.now(), &id);
             busy.record = Some((Box::new(record), Arc::clone(&session.gateway.access_log)));
@@ -149,7 +151,7 @@ impl Exchange {
             record.flow = destination.map(|destination| Arc::clone(&destination.rules.flow));
         }
         let expects = expects && upload.is_some();
-        let exchange = Self { session, busy, id, upload, expects, takes_interim, interims, is_grpc };
+        let exchange = Self { session, counted, busy, id, upload, expects, takes_interim, interims, is_grpc };
         let remarks = routed.as_mut().map(|routed| std::mem::take(&mut routed.remarks)).unwrap_or_default();
         (exchange, Some(Outbound { request, remarks }), routed)
     }
@@ -220,9 +222,11 @@ impl Exchange {
         if let Some(upload) = self.upload.as_ref().filter(|_| rules.min_rate > 0) {
             Box::pin(self.gather(upload, sendable, cluster, end)).await?;
         }
+        let place = self.place(cluster, end).await?;
         let incoming = choice::incoming(&sendable.as_ref().expect(SENDABLE).request, destination);
         let arrived = cluster.arrive(incoming);
-        let (seat, target, timeout) = arrived.map_err(|rejection| ErrorResponse::rejected(&rejection))?;
+        let (mut seat, target, timeout) = arrived.map_err(|rejection| ErrorResponse::rejected(&rejection))?;
+        seat.hold(place);
         let seat_end = self.session.client.now() + timeout;
         self.upload.iter().for_each(|upload| upload.attach(seat.handle()));
         let mut deadline = Deadline::set(self.session.take_deadline(), self.at_most(timeout, end));

@@ -28,7 +28,7 @@ impl Exchange {
         cluster: &Arc<Cluster>,
         end: Option<Time>,
     ) -> Result<(), ErrorResponse> {
-        if let Some(share) = cluster.begin_upload(false) {
+        if let Some(share) = cluster.begin_upload(false, self.counted) {
             upload.hold(share);
             return Ok(());
         }
@@ -43,7 +43,7 @@ impl Exchange {
             Ahead::Broken => Err(self.broken_upload()),
             Ahead::Full => {
                 let timeout = self.at_most(cluster.request_timeout(), end);
-                let turn = tokio::time::timeout(timeout.min(LONGEST), cluster.upload_turn()).await;
+                let turn = tokio::time::timeout(timeout.min(LONGEST), cluster.upload_turn(self.counted)).await;
                 upload.hold(turn.map_err(|_| ErrorResponse::no_seat_for_body(timeout))?);
                 Ok(())
             }
@@ -59,5 +59,5 @@ impl Exchange {
     }
 }
 
-/// A body that flows for longer than a day is not waited for: a timer has its limits.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Nothing is waited for longer than a day: a timer has its limits.
+pub(super) const LONGEST: Duration = Duration::from_secs(24 * 3600);

@@ -17,6 +17,7 @@ pub(crate) mod h2;
 pub(crate) mod incoming;
 pub(crate) mod interim;
 pub(crate) mod origin;
+mod place;
 pub(crate) mod present;
 mod relay;
 pub(crate) mod remarks;

@@ -10,7 +10,9 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Version};
 use http_body::Body as _;
 use tokio::sync::Semaphore;
-use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Time};
+use weal_control::clients::client_of;
+use weal_host::listening::connected_at;
+use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Network, Time};
 
 use super::check::{self, KnownHost, Malformed};
 use super::compression::Wish;
@@ -25,6 +27,7 @@ use super::trace;
 use crate::limits::Limits;
 use crate::listen::client::Client;
 use crate::listen::guard::{Guard, Hold, TooMany};
+use crate::listen::own::counted_as;
 use crate::listen::proxy::ProxyError;
 use crate::listen::registry::Entry;
 use crate::routing::extras::Extras;
@@ -33,6 +36,7 @@ use crate::routing::table::{Destination, Tables, View};
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::refused::Refused;
 use crate::tls::{Tls, challenges};
+use crate::upstream::speech::Ends;
 
 /// What all connections of a gateway share.
 #[derive(Debug)]
@@ -102,6 +106,8 @@ pub(crate) struct Admitted {
     /// Its client, as far as trusted proxies say it.
     pub client: IpAddr,
     pub access_log: AccessLog,
+    /// Whose part of a gateway it takes; `None` where that has no bounds.
+    pub counted: Option<Network>,
     /// It comes too early, by so long.
     pub early: Option<Duration>,
     /// A second reader is sure where its body ends.
@@ -123,11 +129,17 @@ impl From<ErrorResponse> for Dismissed {
 }
 
 impl Gateway {
-    /// Counts a connection as one of its client's, until what it returns is dropped. `None`: it does not count.
-    pub fn hold(&self, now: Time, address: IpAddr) -> Result<Option<Hold>, TooMany> {
+    /// Counts a connection as one of its client's, until what it returns is dropped. `None`: it does not count. With it, what it counts as where
+    /// that is not its address.
+    pub fn hold(&self, now: Time, ends: Ends) -> Result<(Option<Hold>, Option<IpAddr>), TooMany> {
         let table = self.tables.current();
-        let is_counted = !table.is_trusted(address) && !table.is_unlimited(address);
-        if is_counted { self.guard.hold(now, address, table.clients.client_connections) } else { Ok(None) }
+        if table.is_trusted(ends.client.ip()) {
+            return Ok((None, None));
+        }
+        let counted_as = counted_as(&table, (ends.client, ends.server), connected_at);
+        let address = counted_as.unwrap_or(ends.client.ip());
+        let most = if table.is_unlimited(address) { 0 } else { table.clients.client_connections };
+        Ok((self.guard.hold(now, address, most)?, counted_as))
     }
 
     /// A client was cut off because it sends too much of what only costs work.
@@ -172,14 +184,16 @@ impl Session {
         let table = view.table(&self.gateway.tables);
         let named = if origin.is_trusted() { forwarded_client(headers, |address| table.is_trusted(address)) } else { None };
         let client = named.unwrap_or(self.client.peer.ip());
+        let counted = named.unwrap_or(self.client.counted_as());
         let ClientPolicy { access_log, client_rate, .. } = table.clients;
         // A proxy that names no client is not limited: all clients behind it would be.
-        let is_limited = client_rate > 0
-            && self.client.inner().is_none()
-            && !table.is_unlimited(client)
+        let is_counted = self.client.inner().is_none()
+            && !table.is_unlimited(counted)
             && (!origin.is_trusted() || named.is_some_and(|client| !table.is_trusted(client)));
-        let early = is_limited.then(|| self.gateway.guard.handle_request(self.client.now(), client, client_rate).err()).flatten();
-        Admitted { client, access_log, early, is_framed }
+        let is_limited = is_counted && client_rate > 0;
+        let early =
+            is_limited.then(|| self.gateway.guard.handle_request(self.client.now(), counted, client_rate).err()).flatten();
+        Admitted { client, access_log, counted: is_counted.then(|| client_of(counted)), early, is_framed }
     }
 
     /// True when its client speaks TLS with this gateway.

@@ -1,6 +1,6 @@
 //! One client connection as others see it: its phase, how far its requests have come, and the orders that it is given.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -64,6 +64,8 @@ pub(crate) struct Client {
     pub server: SocketAddr,
     /// The application that is called, when it came through an inner address.
     inner: Option<AppName>,
+    /// What it is counted as, where that is not its address.
+    counted_as: Option<IpAddr>,
     clock: Clock,
     phase: AtomicU8,
     /// When the phase began; while busy, when the head did.
@@ -104,6 +106,7 @@ impl Client {
             peer: ends.client,
             server: ends.server,
             inner: None,
+            counted_as: None,
             clock,
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU64::new(clock.now().0),
@@ -154,6 +157,17 @@ impl Client {
     #[must_use]
     pub fn with_inner(self, inner: Option<AppName>) -> Self {
         Self { inner, ..self }
+    }
+
+    /// It counts as this, and not as its address.
+    #[must_use]
+    pub fn with_counted_as(self, counted_as: Option<IpAddr>) -> Self {
+        Self { counted_as, ..self }
+    }
+
+    /// What it is counted as.
+    pub fn counted_as(&self) -> IpAddr {
+        self.counted_as.unwrap_or(self.peer.ip())
     }
 
     /// The application that is called, when it came through an inner address.

@@ -7,6 +7,7 @@ pub(crate) mod handshake;
 pub(crate) mod l4;
 mod line;
 mod named;
+pub(crate) mod own;
 mod pace;
 pub(crate) mod patience;
 mod preface;

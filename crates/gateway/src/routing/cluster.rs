@@ -4,6 +4,8 @@
 //! One lock per cluster keeps `N` exact over all threads. It is held for the few hundred nanoseconds of a decision and never
 //! while waiting. Over all gateways that live at once, [`super::share`] does.
 
+mod addresses;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -26,6 +28,9 @@ use crate::routing::share::Share;
 use crate::sharing::SeatRoom;
 use crate::upstream::pool::Upstream;
 
+use addresses::Addresses;
+pub(crate) use addresses::{ClientPlace, Turn};
+
 /// One cluster. Lives as long as any request of it does.
 #[derive(Debug)]
 pub(crate) struct Cluster {
@@ -35,7 +40,7 @@ pub(crate) struct Cluster {
     errands: Errands,
     ports: PortStats,
     /// Told when a request may go on whose body has not all come.
-    pub(super) uploads_changed: Notify,
+    uploads_changed: Notify,
     core: Mutex<Core>,
 }
 
@@ -58,6 +63,8 @@ struct Core {
     looked_at: Option<Time>,
     /// Where other gateways may use its seats too.
     share: Option<Share>,
+    /// What of its seats clients' addresses hold.
+    addresses: Addresses,
 }
 
 /// What a cluster needs done that takes time. [`crate::wake`] does it.
@@ -107,6 +114,8 @@ pub(crate) struct Seat {
     cluster: Arc<Cluster>,
     ticket: Ticket,
     ended: bool,
+    /// Its part of what its client's address may hold.
+    place: Option<ClientPlace>,
 }
 
 /// What says of a request whether it waits for its client. After the request's end it says nothing.
@@ -135,6 +144,7 @@ impl Cluster {
             wakers: Vec::new(),
             looked_at: None,
             share: Share::of(&config.app, room),
+            addresses: Addresses::default(),
         };
         let cluster = Arc::new(Self {
             app: config.app.clone(),
@@ -227,21 +237,13 @@ impl Cluster {
             core.wakers.resize(ticket.slot() + 1, None);
         }
         core.wakers[ticket.slot()] = None;
-        let seat = Seat { cluster: Arc::clone(self), ticket, ended: false };
+        let seat = Seat { cluster: Arc::clone(self), ticket, ended: false, place: None };
         wake.extend(core.dispatch(now));
         let target = core.target(ticket);
         let errand = if target.is_none() { core.poll_errand(self, now) } else { None };
         drop(core);
         self.release(wake, errand);
         Ok((seat, target, timeout))
-    }
-
-    pub(super) fn admit_upload(&self, has_flowed: bool) -> bool {
-        self.lock().admission.handle_upload(has_flowed)
-    }
-
-    pub(super) fn end_upload(&self) {
-        self.lock().admission.handle_upload_end();
     }
 
     /// How long a request may take in all, its wait included.
@@ -309,6 +311,7 @@ impl Cluster {
 
     /// Does what is to be done after something has come in, then unlocks.
     fn pump(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Time) {
+        core.bound_addresses();
         let wake = core.dispatch(now);
         let errand = core.poll_errand(self, now);
         drop(core);
@@ -469,6 +472,11 @@ impl Seat {
         waits
     }
 
+    /// The request holds this part of what its client's address may hold, to its end.
+    pub fn hold(&mut self, place: Option<ClientPlace>) {
+        self.place = place;
+    }
+
     /// The request has a new connection to its instance.
     pub fn note_connection(&self) {
         self.cluster.lock().admission.handle_connection(self.ticket);
@@ -496,6 +504,7 @@ impl Seat {
         let ended = end(&mut core.admission, now, self.ticket);
         core.dropped.remove(&self.ticket);
         self.cluster.pump(core, now);
+        self.place = None;
         Some(ended)
     }
 }

@@ -12,4 +12,3 @@ pub(crate) mod port_stats;
 pub(crate) mod routes;
 mod share;
 pub(crate) mod table;
-pub(crate) mod uploads;

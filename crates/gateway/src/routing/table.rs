@@ -1,6 +1,6 @@
 //! Everything a gateway works by, in the form that requests use, and how one config follows another.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use http::HeaderValue;
 use tokio::sync::watch;
 use weal_control::admission::inner_class;
 use weal_control::flow::pipeline::ClassIndex;
+use weal_host::users::APPLICATION_UIDS;
 use weal_model::{
     AppName, ClassName, ClientPolicy, DispatchRules, InstanceId, InstanceProtocol, ListenScheme, ProxyVersion, RouteSpec,
     TransportPort,
@@ -99,6 +100,8 @@ pub(crate) struct Table {
     /// Where calls to each application go.
     pub inner: BTreeMap<AppName, Inner>,
     pub clients: ClientPolicy,
+    /// Users whose sockets the node agent found at instances' ports, but for those whom whoever runs weal may be.
+    listeners: BTreeSet<u32>,
     clusters: BTreeMap<AppName, Arc<Cluster>>,
 }
 
@@ -151,6 +154,11 @@ impl Table {
     /// True for an address that may take as much as it likes.
     pub fn is_unlimited(&self, address: IpAddr) -> bool {
         self.clients.unlimited_clients.iter().any(|network| network.contains(address))
+    }
+
+    /// True for a user whom applications of the pool run as, as far as they have one of their own.
+    pub fn is_of_application(&self, user: u32) -> bool {
+        APPLICATION_UIDS.contains(&user) || self.listeners.contains(&user)
     }
 
     /// True when a connection from `address` has to begin by saying whose it is.
@@ -261,12 +269,13 @@ impl Tables {
         // One that comes back while it is leaving still has requests, which count against its seats.
         let known: BTreeMap<_, _> = self.clusters().into_iter().map(|cluster| (cluster.app().clone(), cluster)).collect();
         let configured = |wanted: &ClusterConfig| {
-            let Some(cluster) = known.get(&wanted.app) else {
+            let cluster = known.get(&wanted.app).map(Arc::clone).unwrap_or_else(|| {
                 let affinity = self.affinity.clone();
-                return Cluster::new(wanted, self.clock, self.workers, self.errands.clone(), affinity, self.room.as_ref());
-            };
+                Cluster::new(wanted, self.clock, self.workers, self.errands.clone(), affinity, self.room.as_ref())
+            });
+            cluster.limit_addresses(config.clients.client_seats);
             cluster.configure(wanted);
-            Arc::clone(cluster)
+            cluster
         };
         config.clusters.iter().map(|wanted| (wanted.app.clone(), configured(wanted))).collect()
     }
@@ -296,7 +305,11 @@ fn compile(config: &GatewayConfig, clusters: BTreeMap<AppName, Arc<Cluster>>, ma
         }
     }
     let routes = Routes::compile(compiled);
-    Table { version: config.version, routes, ports, inner, clients: config.clients.clone(), clusters }
+    let endpoints = config.clusters.iter().flat_map(|wanted| &wanted.endpoints);
+    // Whoever may be the operator is none of them.
+    let operators = [0, rustix::process::geteuid().as_raw()];
+    let listeners = endpoints.filter_map(|endpoint| endpoint.listener).filter(|user| !operators.contains(user)).collect();
+    Table { version: config.version, routes, ports, inner, clients: config.clients.clone(), listeners, clusters }
 }
 
 /// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a

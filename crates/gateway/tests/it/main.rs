@@ -20,6 +20,7 @@ mod inner;
 mod lasting;
 mod life;
 mod manners;
+mod places;
 mod ports;
 mod proxy;
 mod raw;

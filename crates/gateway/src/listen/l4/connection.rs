@@ -62,8 +62,8 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
 
 /// Passes a connection on of which it is known whose it is.
 fn begin(stream: TcpStream, ends: Ends, destination: Destination, ports: Arc<Ports>) {
-    let hold = match ports.gateway.hold(ports.clock.now(), ends.client.ip()) {
-        Ok(hold) => hold,
+    let hold = match ports.gateway.hold(ports.clock.now(), ends) {
+        Ok((hold, _)) => hold,
         Err(TooMany { most }) => {
             let reason = format!("one address has {most} connections open");
             return ports.note(&ErrorResponse::closed("client-connections", reason), Some(&destination));
