@@ -216,14 +216,14 @@ fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|width| *width >= 20)
 }
 
-/// A plain cell.
+/// A plain cell. A table reads colours in a text, and ends them, so whoever wrote it must not say any.
 pub fn cell(text: impl Into<String>) -> Cell {
-    (text.into(), None)
+    (terminal::visible(&text.into()).into_owned(), None)
 }
 
 /// A coloured cell.
 pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
-    (text.into(), Some(tone))
+    (terminal::visible(&text.into()).into_owned(), Some(tone))
 }
 
 /// A utility with its colour, `-` when there is none.
@@ -317,7 +317,7 @@ mod tests {
     fn colours_take_no_room_in_a_table() {
         let mut table = Table::new(&["STATE", "WHY"]);
         table.row(vec![
-            cell("\u{1b}[32mready\u{1b}[39m"),
+            ("\u{1b}[32mready\u{1b}[39m".to_owned(), None),
             cell("größer 日本, long words that no terminal's width breaks ".repeat(5).trim()),
         ]);
         table.row(vec![cell("asleep"), cell("")]);

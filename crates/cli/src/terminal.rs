@@ -65,11 +65,18 @@ fn is_dangerous(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The length of the colour (select graphic rendition, `ESC [ numbers m`) with which `text` begins; 0 if it begins otherwise.
+/// The length of the colour (select graphic rendition, `ESC [ numbers m`) with which `text` begins; 0 if it begins otherwise, and where nobody
+/// could read what follows.
 fn color(text: &str) -> usize {
     let Some(parameters) = text.strip_prefix("\x1b[") else { return 0 };
     let end = parameters.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(parameters.len());
-    if parameters[end..].starts_with('m') { 2 + end + 1 } else { 0 }
+    let is_readable = parameters[..end].split(';').all(is_readable);
+    if parameters[end..].starts_with('m') && is_readable { 2 + end + 1 } else { 0 }
+}
+
+/// Bold, dim, or a colour of its own, and the end of that. Not the colours of what is behind it, nor concealed.
+fn is_readable(number: &str) -> bool {
+    number.is_empty() || number.parse().is_ok_and(|number| matches!(number, 0..=4 | 22..=24 | 31..=36 | 39 | 91..=96u8))
 }
 
 #[cfg(test)]
@@ -98,6 +105,8 @@ mod tests {
         }
         for (text, expected) in [
             ("\x1b[31mred\x1b[2J", "\x1b[31mred\\x1b[2J"),
+            ("\x1b[8mhidden", "\\x1b[8mhidden"),
+            ("\x1b[1;30;40mblack", "\\x1b[1;30;40mblack"),
             ("\x1b[?25l", "\\x1b[?25l"),
             ("\x1b[31", "\\x1b[31"),
             ("\x1b", "\\x1b"),
