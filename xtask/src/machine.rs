@@ -84,7 +84,7 @@ const PROGRAMS: [&str; 63] = [
     "wc",
     "xargs",
 ];
-const ETC: [&str; 6] = ["group", "login.defs", "nsswitch.conf", "passwd", "protocols", "services"];
+const ETC: [&str; 7] = ["group", "login.defs", "nsswitch.conf", "passwd", "protocols", "services", "ssl/openssl.cnf"];
 const FOLDERS: [&str; 14] = [
     "dev",
     "etc",
@@ -103,7 +103,8 @@ const FOLDERS: [&str; 14] = [
 ];
 const MEMORY_MIB: u64 = 2048;
 const DISK_MIB: u64 = 2048;
-/// A test takes about fifteen times as long there.
+/// How many times as long a test takes there. The tests wait so many times as long for what they wait for.
+const SLOWNESS: u32 = 15;
 const PATIENCE: Duration = Duration::from_secs(3600);
 const DONE: &str = "weal-machine: tests ended with 0";
 
@@ -164,7 +165,9 @@ fn make_disk(folder: &Path, tests: &Path, names: &[String]) -> Result<PathBuf> {
     }
     root.add_python()?;
     for name in ETC.into_iter().filter(|name| Path::new("/etc").join(name).exists()) {
-        fs::copy(Path::new("/etc").join(name), root.at(Path::new("/etc").join(name)))?;
+        let to = root.at(Path::new("/etc").join(name));
+        fs::create_dir_all(to.parent().context("a file has a folder")?)?;
+        fs::copy(Path::new("/etc").join(name), to)?;
     }
     fs::write(root.at("/etc/hosts"), "127.0.0.1 localhost\n")?;
     let built = programs::target().join("debug");
@@ -191,7 +194,7 @@ fn make_disk(folder: &Path, tests: &Path, names: &[String]) -> Result<PathBuf> {
 fn script(tests: &Path, names: &[String]) -> String {
     format!(
         "#!/bin/sh\n\
-         export PATH=/usr/bin HOME=/root\n\
+         export PATH=/usr/bin HOME=/root OPENSSL_CONF=/etc/ssl/openssl.cnf WEAL_TEST_SLOWNESS={SLOWNESS}\n\
          mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev\n\
          mkdir -p /dev/pts /dev/shm; mount -t devpts devpts /dev/pts; mount -t tmpfs tmpfs /dev/shm\n\
          mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp; chmod 1777 /tmp\n\

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::pool::{Pool, echo_app, text};
+use crate::pool::{PATIENCE, Pool, echo_app, text};
 
 /// An authority and what it signed, made by openssl.
 struct Authority {
@@ -49,7 +49,10 @@ fn write(pool: &Pool) {
 fn curl(pool: &Pool, path: &str, words: &[&str]) -> Option<(String, String)> {
     let url = format!("https://localhost:{}{path}", pool.api);
     let mut command = Command::new("curl");
-    command.args(["-sS", "--max-time", "30", "--cacert", "ours.pem", "-w", "\n%{http_code}"]).args(words).arg(url);
+    command
+        .args(["-sS", "--max-time", &PATIENCE.as_secs().to_string(), "--cacert", "ours.pem", "-w", "\n%{http_code}"])
+        .args(words)
+        .arg(url);
     let output = command.current_dir(pool.config().parent().unwrap()).output().unwrap();
     let said = text(&output.stdout);
     let (body, status) = said.trim_end().rsplit_once('\n').unwrap_or(("", said.trim()));
@@ -156,7 +159,7 @@ fn an_api_beyond_loopback_takes_a_token_for_everything_and_plain_http_only_by_co
 fn ask(pool: &Pool, path: &str, token: &str) -> u16 {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", pool.api)).unwrap();
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(*PATIENCE)).unwrap();
     let authorization = if token.is_empty() { String::new() } else { format!("authorization: Bearer {token}\r\n") };
     write!(stream, "GET {path} HTTP/1.1\r\nhost: pool.example\r\n{authorization}connection: close\r\n\r\n").unwrap();
     let mut head = [0; 12];

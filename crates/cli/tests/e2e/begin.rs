@@ -35,7 +35,7 @@ impl Running {
     }
 
     fn end(&mut self) -> Option<i32> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + *PATIENCE;
         loop {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status.code();
@@ -56,7 +56,7 @@ impl Drop for Running {
 }
 
 fn eventually<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + *PATIENCE;
     loop {
         if let Some(value) = check() {
             return value;

@@ -19,7 +19,7 @@ fn app(name: &str, count: u32, more: &str) -> String {
 /// The head and the body of an answer over a connection of its own.
 fn ask(pool: &Pool, host: &str, path: &str, fields: &str) -> (String, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(*PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{fields}\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -151,7 +151,7 @@ fn under_lard_r_a_hot_url_is_served_by_several_and_others_by_one() {
         let clients: Vec<TcpStream> = (0..CROWD)
             .map(|_| {
                 let mut stream = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_read_timeout(Some(*PATIENCE)).unwrap();
                 stream.write_all(b"GET /slow/200 HTTP/1.1\r\nhost: files.localhost\r\nconnection: close\r\n\r\n").unwrap();
                 stream
             })
@@ -175,7 +175,7 @@ fn a_download_goes_on_from_another_instance_when_its_own_is_killed() {
     pool.up();
     wait_for_instances(&pool, 2);
     let mut stream = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(*PATIENCE)).unwrap();
     write!(stream, "GET /file/{BYTES}/stuck HTTP/1.1\r\nhost: files.localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = vec![0; BYTES / 4];
     stream.read_exact(&mut answer).unwrap();

@@ -1,8 +1,8 @@
 //! A client that counts what is lost: connections kept alive, one request at a time on each, no retries.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
 /// No answer after so long counts as lost.
-const LIMIT: Duration = Duration::from_secs(20);
+static LIMIT: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(20) * super::pool::slowness());
 
 /// What became of a run.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl Load {
     /// Waits until `count` more requests were answered.
     pub fn wait_for(&self, count: u64) {
         let goal = self.shared.answered.load(Ordering::Relaxed) + count;
-        let deadline = Instant::now() + super::pool::PATIENCE;
+        let deadline = Instant::now() + *super::pool::PATIENCE;
         while self.shared.answered.load(Ordering::Relaxed) < goal {
             assert!(Instant::now() < deadline, "{} of {goal} requests answered", self.shared.answered.load(Ordering::Relaxed));
             std::thread::sleep(Duration::from_millis(10));
@@ -98,7 +98,7 @@ async fn client(shared: Arc<Shared>) -> Vec<String> {
     let mut lost = Vec::new();
     let mut connection = None;
     while !shared.stop.load(Ordering::Relaxed) {
-        let outcome = tokio::time::timeout(LIMIT, exchange(&mut connection, &shared)).await;
+        let outcome = tokio::time::timeout(*LIMIT, exchange(&mut connection, &shared)).await;
         match outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(200) => shared.count(),
             Ok(status) => lost.push(format!("status {status}")),
@@ -192,7 +192,7 @@ fn hand_over(method: &str, port: u16, path: &str, secret: &str, json: &str) -> i
 fn ask(port: u16, request: &str) -> io::Result<(u16, String)> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(LIMIT))?;
+    stream.set_read_timeout(Some(*LIMIT))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

@@ -54,14 +54,14 @@ fn a_failed_deploy_is_told_to_an_address_and_a_command_and_so_is_its_end() {
     pool.write_unwatched(&with("").replace("\"--port\", \"$PORT\"", "\"--port\", \"nonsense\""));
     let failed = pool.run(&["deploy", "--yes"]);
     assert_eq!(failed.status.code(), Some(1), "{}{}", text(&failed.stdout), text(&failed.stderr));
-    let told = messages.recv_timeout(PATIENCE).expect("the receiver refused the first time, and is asked again");
+    let told = messages.recv_timeout(*PATIENCE).expect("the receiver refused the first time, and is asked again");
     assert_eq!((&told["event"], &told["subject"], &told["resolved"]), (&"deploy-failed".into(), &"echo".into(), &false.into()));
     assert!(told["text"].as_str().unwrap().contains("goes on serving"), "{told}");
 
     pool.write_unwatched(&with("env = { MODE = \"mended\" }"));
     let mended = pool.run(&["deploy", "--yes"]);
     assert!(mended.status.success(), "{}", text(&mended.stderr));
-    let over = messages.recv_timeout(PATIENCE).expect("the end is told");
+    let over = messages.recv_timeout(*PATIENCE).expect("the end is told");
     assert_eq!((&over["event"], &over["resolved"]), (&"deploy-failed".into(), &true.into()));
     let written = pool.eventually("the command has been told twice", || {
         let written = std::fs::read_to_string(&notes).unwrap();

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -11,7 +12,15 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Long enough for a busy machine; nothing waits for it in vain.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub static PATIENCE: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(60) * slowness());
+
+/// What the documentation promises of roles that die.
+pub static BACK_WITHIN: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(2) * slowness());
+
+/// How many times as long everything takes on this machine as on one that nobody emulates. `cargo xtask machine` says so.
+pub fn slowness() -> u32 {
+    std::env::var("WEAL_TEST_SLOWNESS").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
 
 /// One pool.
 pub struct Pool {
@@ -174,7 +183,7 @@ impl Pool {
 
     /// Polls until `check` gives something; says `what` was waited for when it never does.
     pub fn eventually<T>(&self, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + *PATIENCE;
         loop {
             if let Some(value) = check() {
                 return value;

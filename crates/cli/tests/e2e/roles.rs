@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::load::{Load, get};
-use crate::pool::{Pool, echo_app, is_alive, kill, text};
+use crate::pool::{BACK_WITHIN, Pool, echo_app, is_alive, kill, slowness, text};
 
 const ROLES: [&str; 3] = ["gateway", "controller", "node"];
-/// What the documentation promises.
-const BACK_WITHIN: Duration = Duration::from_secs(2);
 
 #[test]
 fn whatever_dies_is_back_within_two_seconds_alone_and_in_pairs() {
@@ -23,7 +21,7 @@ fn whatever_dies_is_back_within_two_seconds_alone_and_in_pairs() {
         for (role, old) in set.iter().zip(&old) {
             pool.eventually(&format!("another {role}"), || (pool.pid(role) != *old).then_some(()));
         }
-        assert!(died.elapsed() < BACK_WITHIN, "{set:?}: {:?}", died.elapsed());
+        assert!(died.elapsed() < *BACK_WITHIN, "{set:?}: {:?}", died.elapsed());
         pool.wait_ready();
         // One that lives shorter is taken for one that cannot come up, and waits longer.
         std::thread::sleep(Duration::from_secs(5));
@@ -58,7 +56,7 @@ fn down_is_quick_also_when_every_role_was_stopped() {
     let began = Instant::now();
     let down = pool.run(&["down"]);
     assert!(down.status.success(), "{}", text(&down.stderr));
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(10) * slowness(), "{:?}", began.elapsed());
     pool.assert_gone();
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::pool::{Pool, echo_app, free_ports, text};
+use crate::pool::{PATIENCE, Pool, echo_app, free_ports, text};
 
 /// A pool with `keys` in `[pool]`, and with https if there is a port for it.
 pub fn site(keys: &str, https: Option<u16>, apps: &str) -> Pool {
@@ -36,7 +36,7 @@ pub fn echo() -> String {
 /// What comes back for these bytes over a connection of their own.
 pub fn say(port: u16, request: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(*PATIENCE)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     // A reset after the answer is the end too.
@@ -169,7 +169,7 @@ fn an_instance_is_told_by_a_header_whose_each_connection_is() {
             let mut clients: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
             for _ in 0..3 {
                 for client in &mut clients {
-                    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                    client.set_read_timeout(Some(*PATIENCE)).unwrap();
                     client.write_all(request.as_bytes()).unwrap();
                     let mut answer = [0; 4096];
                     let count = client.read(&mut answer).unwrap();

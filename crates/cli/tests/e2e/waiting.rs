@@ -18,7 +18,7 @@ fn shop(class: &str, more: &str) -> String {
 /// A request that nobody waits for yet.
 fn send(pool: &Pool, path: &str, fields: &str) -> TcpStream {
     let mut stream = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(*PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: shop.localhost\r\nconnection: close\r\n{fields}\r\n").unwrap();
     stream
 }
