@@ -22,7 +22,7 @@ impl SlowSenders {
         let mut clients = Vec::new();
         for _ in 0..count {
             let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.set_read_timeout(Some(*PATIENCE)).unwrap();
             client.write_all(b"POST / HTTP/1.1\r\nhost: echo.localhost\r\ncontent-length: 100000\r\n\r\n").unwrap();
             clients.push(client);
         }
@@ -128,7 +128,7 @@ fn a_web_socket_on_which_nothing_moves_is_closed() {
     pool.up();
     let open = || {
         let mut socket = TcpStream::connect(("127.0.0.1", pool.listen)).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(*PATIENCE)).unwrap();
         socket.write_all(b"GET / HTTP/1.1\r\nhost: echo.localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n").unwrap();
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -272,4 +272,46 @@ fn who_takes_the_port_before_the_first_request_gets_none_either() {
     let answer = get(pool.listen, "echo.localhost", "/");
     let heard = thief.finish().expect("it listened");
     assert!(heard.is_empty(), "{answer:?}: {}", text(&heard));
+}
+
+#[test]
+fn who_listens_where_an_instance_was_before_the_pool_was_started_again_gets_no_request() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+    }
+    let mut pool = Pool::new(&echo_app("echo", ""));
+    pool.up();
+    let port = pool.eventually("its address", || port_of_instance(&pool));
+    let instance = pool.eventually("it", || pool.instance_of("echo"));
+    pool.eventually("the gateway keeps the address", || {
+        let kept = std::fs::read_to_string(pool.state().join("gateway/gateway.json")).ok()?;
+        kept.contains(&format!("127.0.0.1:{port}")).then_some(())
+    });
+    pool.kill_started();
+    for role in ["node", "controller", "gateway"] {
+        pool.role_pids(role).into_iter().for_each(crate::pool::kill);
+    }
+    let thief = Thief::wait_for(port);
+    crate::pool::kill(i32::try_from(instance).unwrap());
+    let listens = || weal_host::listening::listener_at(([127, 0, 0, 1], port).into()).unwrap();
+    pool.eventually("the thief listens", || listens().filter(|socket| socket.uid == 0));
+    // They ask from the first moment at which somebody accepts.
+    let (stop, listen) = (Arc::<AtomicBool>::default(), pool.listen);
+    let clients: Vec<_> = (0..4).map(|_| Arc::clone(&stop)).collect();
+    let clients = clients.into_iter().map(|stopped| {
+        std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let _ = get(listen, "echo.localhost", "/");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    pool.up();
+    assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
+    stop.store(true, Ordering::Relaxed);
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    assert_ne!(port_of_instance(&pool), Some(port), "it has another port");
+    let heard = thief.finish().expect("it listened");
+    assert!(heard.is_empty(), "{}", text(&heard));
 }

@@ -1,7 +1,7 @@
 //! What an application writes is for those who may read its log. It may hold secrets, and bytes that would command a terminal.
 
 use crate::load::get;
-use crate::pool::Pool;
+use crate::pool::{PATIENCE, Pool, text};
 
 /// Writes a secret beside a sequence that sets the terminal's title, and fails.
 const TALKER: &str = r#"[app.talker]
@@ -14,16 +14,21 @@ run = ["sleep", "1000"]
 health = { command = ["sh", "-c", "echo token=hunter2 >&2; exit 4", "hunter2"], start-timeout = "2s" }
 routes = [{ host = "sick.localhost" }]
 memory = "64MiB"
+
+[app.odd]
+run = ["/no/such/\u001b]0;title\u0007program"]
+routes = [{ host = "odd.localhost" }]
+memory = "64MiB"
 "#;
 
 #[test]
 fn what_an_application_wrote_is_told_only_to_who_may_read_its_log() {
     let mut pool = Pool::new(TALKER);
     pool.start();
-    pool.eventually("both have failed", || {
+    pool.eventually("all have failed", || {
         let status = pool.status()?;
         let failed = status["apps"].as_array()?.iter().filter(|app| app["state"] == "failed").count();
-        (failed == 2).then_some(())
+        (failed == 3).then_some(())
     });
     let printed = pool.eventually("what it wrote is shown to who started the pool", || {
         let printed = pool.printed();
@@ -32,23 +37,56 @@ fn what_an_application_wrote_is_told_only_to_who_may_read_its_log() {
     assert!(printed.contains("\\x1b]0;gotcha\\x07\\x1b[2J"), "{printed}");
     assert!(!printed.contains('\x1b') && !printed.contains('\x07'), "{printed:?}");
 
-    for path in
-        ["/v1/status", "/v1/events?limit=1000", "/v1/apps/talker/why", "/v1/apps/sick/why", "/v1/plan", "/v1/history", "/metrics"]
-    {
+    let (status, refused) = get(pool.listen, "talker.localhost", "/").unwrap();
+    assert_eq!(status, 503, "{refused}");
+    let id = refused.lines().find_map(|line| line.strip_prefix("x-request-id: ")).unwrap();
+    let paths = [
+        "/v1/status",
+        "/v1/events?limit=1000",
+        "/v1/apps/talker/why",
+        "/v1/apps/sick/why",
+        "/v1/plan",
+        "/v1/history",
+        "/metrics",
+        &format!("/v1/requests/{id}/why"),
+    ];
+    for path in paths {
         let (status, body) = get(pool.api, "127.0.0.1", path).unwrap();
-        assert_eq!(status, 200, "{path}");
+        assert_eq!(status, 200, "{path}: {body}");
         assert!(body.contains("talker") || body.contains("sick"), "{path} tells of them: {body}");
         assert!(!body.contains("hunter2") && !body.contains("gotcha"), "{path}: {body}");
     }
+    let streamed = until_streamed(&pool, &["talker", "sick", "event: event"]);
+    assert!(!streamed.contains("hunter2") && !streamed.contains("gotcha"), "{streamed}");
     assert_eq!(get(pool.api, "127.0.0.1", "/v1/apps/talker/logs").unwrap().0, 401, "logs need the token");
+    for words in [&["events", "-n", "1000"][..], &["why", "odd"], &["status"]] {
+        let shown = text(&pool.run(words).stdout);
+        assert!(shown.contains("/no/such/\\x1b]0;title\\x07program"), "{words:?}: {shown}");
+        assert!(!shown.contains('\x1b') && !shown.contains('\x07'), "{words:?}: {shown:?}");
+    }
 
-    let shown = crate::pool::text(&pool.run(&["status"]).stdout);
+    let shown = text(&pool.run(&["status"]).stdout);
     assert!(shown.contains("talker-1 last wrote: password=hunter2 \\x1b]0;gotcha"), "{shown}");
     assert!(!shown.contains('\x1b'), "{shown:?}");
     let raw = pool.run(&["logs", "talker"]).stdout;
     assert!(raw.windows(7).any(|window| window == b"\x1b]0;got"), "a file gets the log as it is");
-    let line = crate::pool::text(&pool.run(&["logs", "talker", "-o", "json"]).stdout);
+    let line = text(&pool.run(&["logs", "talker", "-o", "json"]).stdout);
     assert!(line.contains("\\u001b]0;gotcha") && !line.contains('\x1b'), "{line}");
+}
+
+/// What the stream of the API sends until it has said all of `words`.
+fn until_streamed(pool: &Pool, words: &[&str]) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", pool.api)).unwrap();
+    stream.set_read_timeout(Some(*PATIENCE)).unwrap();
+    stream.write_all(b"GET /v1/stream HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").unwrap();
+    let mut said = Vec::new();
+    while !words.iter().all(|word| text(&said).contains(word)) {
+        let mut piece = [0; 65536];
+        let length = stream.read(&mut piece).unwrap_or_else(|error| panic!("{error}: {}", text(&said)));
+        said.extend_from_slice(&piece[..length]);
+    }
+    text(&said)
 }
 
 #[test]
@@ -57,7 +95,7 @@ fn a_read_only_token_reads_ends_and_is_seen_in_the_audit_log() {
     pool.start();
     let run = |arguments: &[&str]| {
         let output = pool.run(arguments);
-        (output.status.code(), crate::pool::text(&output.stdout), crate::pool::text(&output.stderr))
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     pool.eventually("the controller answers", || pool.status());
     let (code, secret, remark) = run(&["token", "create", "prometheus", "--read-only", "--lasts", "30d"]);

@@ -2,7 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use crate::load::{Load, get};
 use crate::pool::{Pool, echo_app, is_alive, kill, text};
@@ -102,7 +104,7 @@ fn fifty_requests_at_once_cause_one_wake() {
 #[test]
 fn many_applications_wake_at_once() {
     let names: Vec<String> = (0..50).map(|number| format!("app{number}")).collect();
-    let config: String = names.iter().map(|name| sleepy(name, "").replace("64MiB", "16MiB")).collect();
+    let config: String = names.iter().map(|name| sleepy(name, "").replace("64MiB", "24MiB")).collect();
     let all: Vec<&str> = names.iter().map(String::as_str).collect();
     let pool = asleep(&all, &config);
     let start = Arc::new(Barrier::new(names.len()));
@@ -263,4 +265,56 @@ fn an_order_to_sleep_that_is_given_up_says_so_at_once_and_why() {
     assert!(said.contains("the order is given up") && said.contains("echo"), "{said}");
     let tally = load.finish();
     assert!(tally.lost.is_empty(), "{:?}", tally.lost);
+}
+
+/// What weal's own processes have done so far: the supervisor, its roles, and the shims.
+struct Work {
+    cpu_seconds: f64,
+    /// Calls that read and write.
+    calls: u64,
+}
+
+impl Work {
+    fn of(pool: &Pool) -> Self {
+        let (proc, folder, supervisor) = (weal_host::Proc::system(), pool.state(), pool.pid("supervisor").cast_unsigned());
+        let is_of_weal = |pid: u32| {
+            let arguments = proc.arguments(pid);
+            let names_folder = arguments.iter().any(|argument| Path::new(argument).starts_with(&folder));
+            pid == supervisor || (names_folder && arguments.first().is_some_and(|first| first.starts_with("weal")))
+        };
+        let calls = |pid: u32| -> u64 {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+            let counted = text.lines().filter_map(|line| line.strip_prefix("syscr: ").or(line.strip_prefix("syscw: ")));
+            counted.map(|number| number.parse::<u64>().unwrap()).sum()
+        };
+        let stats: Vec<_> = proc.all().into_iter().filter(|stat| is_of_weal(stat.pid)).collect();
+        assert!(stats.len() >= 4, "the supervisor and its roles");
+        Self {
+            cpu_seconds: stats.iter().map(weal_host::Stat::own_seconds).sum(),
+            calls: stats.iter().map(|stat| calls(stat.pid)).sum(),
+        }
+    }
+}
+
+#[test]
+fn sixty_applications_that_sleep_take_next_to_no_work() {
+    let names: Vec<String> = (0..60).map(|number| format!("app{number}")).collect();
+    let config: String = names.iter().map(|name| sleepy(name, "").replace("64MiB", "24MiB")).collect();
+    let mut pool = Pool::new(&config);
+    pool.start();
+    let all_sleep = || {
+        let status = pool.status()?;
+        status["apps"].as_array()?.iter().all(|app| app["state"] == "asleep").then_some(())
+    };
+    pool.eventually("all of them sleep", all_sleep);
+    let (began, before) = (Instant::now(), Work::of(&pool));
+    std::thread::sleep(Duration::from_secs(10));
+    let (seconds, after) = (began.elapsed().as_secs_f64(), Work::of(&pool));
+    let (cpu, calls) = (after.cpu_seconds - before.cpu_seconds, (after.calls - before.calls) as f64);
+    println!("60 sleeping applications: {:.1} % of a core, {:.0} calls a second", 100.0 * cpu / seconds, calls / seconds);
+    // Four for each of them and sixty beside were counted; a slower machine makes fewer.
+    assert!(calls / seconds < 700.0, "{calls} calls in {seconds:.1} s");
+    // Of a program that was not optimized, beside others. One that spins takes a whole core.
+    assert!(cpu / seconds < 0.7, "{cpu:.2} s of CPU in {seconds:.1} s");
+    pool.eventually("they still sleep", all_sleep);
 }
