@@ -1,9 +1,8 @@
 //! Runs of jobs as the node agent knows them: instances that end.
 
-use weal_model::naming::task_id;
+use weal_model::naming::{job_account, task_id};
 use weal_model::{
-    Action, AppName, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, JobName, NodeName, RestartPolicy, Rung,
-    SandboxSpec,
+    Action, Bytes, Cpu, HealthCheck, HealthProbe, InstanceId, InstanceState, JobName, NodeName, RestartPolicy, Rung, SandboxSpec,
 };
 use weal_protocol::Refusal;
 use weal_protocol::engine::{JobOrder, RunSeen, RunState};
@@ -58,12 +57,6 @@ fn gang(task: u32, nodes: &[NodeName]) -> [(&'static str, String); 4] {
     ]
 }
 
-/// Jobs of one name run as one user, which is nobody else's.
-fn account(job: &JobName) -> AppName {
-    let name = job.as_str().rsplit_once('-').map_or(job.as_str(), |(name, _)| name);
-    format!("job.{name}").into()
-}
-
 fn spec(order: &JobOrder, job: &JobName, task: u32, nodes: &[NodeName]) -> InstanceSpec {
     let mut env = order.command.env.clone();
     if nodes.len() > 1 {
@@ -71,7 +64,8 @@ fn spec(order: &JobOrder, job: &JobName, task: u32, nodes: &[NodeName]) -> Insta
     }
     InstanceSpec {
         id: task_id(job, order.attempt, task),
-        app: account(job),
+        // Jobs of one name run as one user, which is nobody else's.
+        app: job_account(job),
         node: nodes[task as usize].clone(),
         run: order.command.run.clone(),
         env,

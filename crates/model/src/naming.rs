@@ -28,6 +28,26 @@ pub fn parts(instance: &InstanceId) -> Option<(AppName, u64)> {
     Some((AppName::from(app), number.parse().ok()?))
 }
 
+/// The name of a job: `NAME-NUMBER`.
+pub fn job_name(name: &str, number: u64) -> JobName {
+    JobName::from(format!("{name}-{number}"))
+}
+
+/// As whose the jobs of one name run and count: `job.NAME` for the job `NAME-NUMBER`.
+pub fn job_account(job: &JobName) -> AppName {
+    account_in(&job_folder(job))
+}
+
+/// The same of a job's folder, `job.NAME-NUMBER`.
+pub fn account_in(folder: &str) -> AppName {
+    AppName::from(folder.rsplit_once('-').map_or(folder, |(account, _)| account))
+}
+
+/// Whether `app` stands for the jobs of one name: no application has a dot in its name.
+pub fn is_job_account(app: &AppName) -> bool {
+    app.as_str().contains('.')
+}
+
 /// The id of a job's run among instances: `job.JOB.ATTEMPT`. No application has a name with a dot in it.
 pub fn run_id(job: &JobName, attempt: u32) -> InstanceId {
     InstanceId::from(format!("{}.{attempt}", job_folder(job)))
@@ -84,6 +104,15 @@ mod tests {
         assert_eq!([0, 3].map(|task| task_id(&job, 2, task).to_string()), ["job.render-3.2", "job.render-3.2.3"]);
         assert_eq!([0, 3].map(|task| task_of(&job, &task_id(&job, 2, task))), [Some((2, 0)), Some((2, 3))]);
         assert_eq!(task_of(&"render".into(), &run_id(&job, 2)), None, "that of another job");
+    }
+
+    #[test]
+    fn jobs_of_one_name_have_one_account_which_is_no_application() {
+        let (one, other) = (job_name("my-sort", 3), job_name("my-sort", 12));
+        assert_eq!((one.as_str(), job_account(&one).as_str()), ("my-sort-3", "job.my-sort"));
+        assert_eq!(job_account(&one), job_account(&other));
+        assert_eq!(account_in(&job_folder(&one)), job_account(&one), "whoever sees the folder knows the account");
+        assert!(is_job_account(&job_account(&one)) && !is_job_account(&"my-sort".into()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The jobs that come in: when, and what each is.
 
+use weal_model::naming::job_name;
 use weal_model::{Bytes, Importance, JobName, JobSpec, Stage, Time};
 use weal_rng as random;
 
@@ -88,7 +89,7 @@ impl JobSource {
     }
 
     fn numbered(&self, index: usize) -> JobName {
-        format!("{}-{}", self.name, index + 1).into()
+        job_name(&self.name, index as u64 + 1)
     }
 
     fn spec(&self, name: JobName, at_s: f64, job: &Shape) -> JobSpec {

@@ -1,4 +1,4 @@
-//! Sizes of files, and words that do not belong in finished code.
+//! Sizes of files, words that do not belong in finished code, and what only one file may do.
 
 use super::files::Files;
 use super::finding::Finding;
@@ -9,6 +9,10 @@ const LONGEST_FILE: usize = 800;
 // Spelled in pieces, so that this file does not find itself.
 const UNFINISHED: [&str; 4] =
     [concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[ign", "ore"), concat!("#[all", "ow(")];
+
+/// What only one file may do, so that it is done in one way: the words, the file, and what they do.
+const ONLY_IN: [(&str, &str, &str); 1] =
+    [(concat!("rsplit_once(", "'-')"), "crates/model/src/naming.rs", "takes a name such as `APP-NUMBER` apart")];
 
 /// Checks the sources of all languages.
 pub fn check(files: &Files) -> Vec<Finding> {
@@ -28,6 +32,10 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
             let text = format!("{path}:{}: `{word}` does not belong in finished code", number + 1);
             findings.push(Finding::new(format!("unfinished {path} {word}"), text));
         }
+        for (words, only, what) in ONLY_IN.iter().filter(|(words, only, _)| path != *only && line.contains(words)) {
+            let text = format!("{path}:{}: `{words}` {what}, which only {only} does", number + 1);
+            findings.push(Finding::new(format!("only {path} {words}"), text));
+        }
     }
     findings
 }
@@ -44,6 +52,16 @@ mod tests {
         let found: Vec<String> = check(&files).into_iter().map(|finding| finding.text).collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.rs:2: ") && found[1].starts_with("b.ts: 801 lines"), "{found:?}");
+    }
+
+    #[test]
+    fn what_only_one_file_may_do_is_found_elsewhere() {
+        let (words, only, _) = ONLY_IN[0];
+        let code = format!("let parts = name.{words};");
+        let found: Vec<String> =
+            check(&Files::fixture(&[("a.rs", &code), (only, &code)])).into_iter().map(|one| one.text).collect();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("a.rs:1: ") && found[0].ends_with(&format!("only {only} does")), "{found:?}");
     }
 
     #[test]

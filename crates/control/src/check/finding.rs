@@ -96,7 +96,7 @@ pub enum Finding {
         found: u32,
     },
     /// A plan for a stable snapshot has actions.
-    #[error("nothing changed, and the plan has {actions} actions")]
+    #[error("the snapshot equals the last one, yet the plan has {actions} action{}", if *.actions == 1 { "" } else { "s" })]
     Churn {
         /// How many.
         actions: usize,

@@ -1,6 +1,7 @@
 //! Each kind of mistake is found, and nothing is found in a plan without one.
 
-use weal_model::{AppName, InstanceObservation, LoadEntry, Rung, Time};
+use weal_model::naming::parts;
+use weal_model::{InstanceObservation, LoadEntry, Rung, Time};
 
 use super::*;
 use crate::placement::fixtures::{app, node_name, pool, snapshot};
@@ -10,7 +11,7 @@ fn id(name: &str) -> InstanceId {
 }
 
 fn start(name: &str, node: usize) -> Action {
-    let app: AppName = name.rsplit_once('-').unwrap().0.into();
+    let (app, _) = parts(&id(name)).unwrap();
     Action::Start { instance: id(name), app, node: node_name(node) }
 }
 
@@ -138,7 +139,7 @@ fn a_plan_for_another_snapshot_and_churn_are_found() {
     let pool = pool(1, vec![app("a", 10, 0, 1)]);
     let plan = Plan { generation: 6, ..plan_of(vec![start("a-1", 0)], &[("a-1", 1.0)]) };
     assert_eq!(words(&check(&snapshot(&pool, &[]), &pool, &plan)), ["the plan was made for snapshot 6 and not for 7"]);
-    assert_eq!(words(&check_stable(&plan)), ["nothing changed, and the plan has 1 actions"]);
+    assert_eq!(words(&check_stable(&plan)), ["the snapshot equals the last one, yet the plan has 1 action"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weal_model::naming::{LONGEST_NAME, is_name};
+use weal_model::naming::{LONGEST_NAME, is_name, job_name};
 use weal_model::{
     ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter, Time, Work,
 };
@@ -84,7 +84,7 @@ impl State {
         self.check_engine(submission)?;
         let after = self.after(&submission.after)?;
         let (time, number) = (self.engine.its_time(now), self.queue.next_number());
-        let name = JobName::from(format!("{}-{number}", name_of(submission)?));
+        let name = job_name(&name_of(submission)?, number);
         let importance = submission.class.as_ref().and_then(|class| pool.classes.get(class)).map(|class| class.importance);
         let mut spec = JobSpec {
             name,
@@ -111,7 +111,7 @@ impl State {
         let more = submission.array.map_or(1, |range| range.indices().take(MOST_PARTS).count());
         let open = self.queue.open().count();
         if open + more > MOST_OPEN {
-            return Err(bad(format!("{open} jobs wait or run already, and {MOST_OPEN} may: these are {more} more")));
+            return Err(bad(format!("{open} of at most {MOST_OPEN} jobs are open, and this adds {more}")));
         }
         let job = || JobName::from(submission.run.first().map_or("", String::as_str));
         match self.engine.capabilities() {
@@ -136,7 +136,7 @@ impl State {
             match over {
                 _ if self.queue.get(job).is_some() => open.push(job.clone()),
                 Some(end) if end.outcome == weal_model::JobOutcome::Done => {}
-                Some(_) => return Err(bad(format!("{job}, after which it is to run, is over and not done"))),
+                Some(_) => return Err(bad(format!("it waits for {job}, which is over and was not done"))),
                 None => return Err(Refusal::NoJob { job: job.clone() }),
             }
         }
@@ -152,7 +152,7 @@ impl State {
             (None, Some(within)) => span(within).map(|span| now + span),
             (None, None) => {
                 let factor = self.factor(submission.class.as_ref())?;
-                let best_s = self.best_s(spec).ok_or_else(|| no_goal("nobody knows its work yet: say --work or --done-by"))?;
+                let best_s = self.best_s(spec).ok_or_else(|| no_goal("its work is not known yet: say --work or --done-by"))?;
                 span(factor * best_s).map(|span| now + span)
             }
         }

@@ -1,5 +1,6 @@
 //! Small pools and snapshots for tests.
 
+use weal_model::naming::parts;
 use weal_model::{
     AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceObservation, InstanceRange, InstanceState, NodeName, NodeObservation,
     NodeSpec, PoolSpec, Snapshot, Time,
@@ -49,7 +50,8 @@ pub(crate) fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState
         cpu_pressure: None,
     };
     let observed = |&(id, node, state): &(&str, usize, InstanceState)| {
-        instance(&id.into(), &id.rsplit_once('-').unwrap().0.into(), &node_name(node), state)
+        let id = id.into();
+        instance(&id, &parts(&id).unwrap().0, &node_name(node), state)
     };
     Snapshot {
         generation: 7,

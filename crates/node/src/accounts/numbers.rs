@@ -18,6 +18,7 @@ use std::sync::Mutex;
 use weal_host::Proc;
 use weal_host::users::{APPLICATION_UIDS, Users};
 use weal_model::AppName;
+use weal_model::naming::{account_in, is_job_account};
 
 use crate::files::{at, read_json, write_json};
 use crate::hash::hash;
@@ -114,7 +115,7 @@ impl Numbers {
         }
         given.remove(app);
         let busy = self.in_use();
-        if is_of_jobs(app) {
+        if is_job_account(app) {
             self.make_room(&mut given, &busy)?;
         }
         let mut candidates = self.candidates(app).filter(|number| {
@@ -133,12 +134,12 @@ impl Numbers {
 
     /// Takes the numbers back of names whose jobs are gone, once jobs have as many as they may have.
     fn make_room(&self, given: &mut BTreeMap<AppName, u32>, busy: &BTreeSet<u32>) -> Result<(), NoNumber> {
-        let count = |given: &BTreeMap<AppName, u32>| given.keys().filter(|app| is_of_jobs(app)).count();
+        let count = |given: &BTreeMap<AppName, u32>| given.keys().filter(|app| is_job_account(app)).count();
         if count(given) < self.most_of_jobs {
             return Ok(());
         }
         let folders = names_of_jobs(&self.state.join("data"))?;
-        let gone = |app: &AppName, number: &u32| is_of_jobs(app) && !folders.contains(app) && !busy.contains(number);
+        let gone = |app: &AppName, number: &u32| is_job_account(app) && !folders.contains(app) && !busy.contains(number);
         let freed: Vec<(AppName, u32)> = given.extract_if(.., |app, number| gone(app, number)).collect();
         for (app, number) in
             freed.iter().filter(|(app, number)| self.holder(*number).is_ok_and(|holder| holder == self.mine(app)))
@@ -204,11 +205,6 @@ impl Numbers {
     }
 }
 
-/// Whether `app` stands for the jobs of one name: no application has a dot in its name.
-fn is_of_jobs(app: &AppName) -> bool {
-    app.as_str().contains('.')
-}
-
 /// The names of the jobs that have a folder in `data`, as their numbers are given to them: `job.NAME` for the folder `job.NAME-4`.
 fn names_of_jobs(data: &Path) -> io::Result<BTreeSet<AppName>> {
     let entries = match fs::read_dir(data) {
@@ -218,8 +214,7 @@ fn names_of_jobs(data: &Path) -> io::Result<BTreeSet<AppName>> {
     let mut names = BTreeSet::new();
     for entry in entries {
         let folder = entry?.file_name().to_string_lossy().into_owned();
-        let name = folder.rsplit_once('-').map_or(folder.as_str(), |(name, _)| name);
-        names.insert(AppName::from(name));
+        names.insert(account_in(&folder));
     }
     Ok(names)
 }

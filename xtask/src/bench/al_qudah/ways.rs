@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use weal_model::Rung;
+use weal_model::naming::parts;
 
 use crate::bench::real::agent::{Agent, LESSONS, first_byte_s};
 
@@ -53,9 +54,9 @@ impl Way {
 
     /// Seconds from the order to activate it to the first byte of what `path` answers.
     pub fn activate_s(&self, agent: &Agent, id: &str, path: &str) -> Result<f64> {
-        let app = id.rsplit_once('-').map_or(id, |(app, _)| app);
+        let app = parts(&id.into()).map_or_else(|| id.to_owned(), |(app, _)| app.to_string());
         let began = Instant::now();
-        let answer = agent.wake(app)?;
+        let answer = agent.wake(&app)?;
         first_byte_s(answer.address, path)?;
         Ok(began.elapsed().as_secs_f64())
     }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use weal_model::naming::parts;
 use weal_model::{AppName, Bytes, HealthCheck, HealthProbe, InstanceId, NodeName, RestartPolicy};
 use weal_protocol::node::InstanceSpec;
 
@@ -110,9 +111,10 @@ impl Server {
 
 /// An instance that runs `run` and is asked at `/`.
 pub fn spec(id: &str, run: Vec<String>) -> InstanceSpec {
+    let id = InstanceId::from(id);
     InstanceSpec {
-        id: InstanceId::from(id),
-        app: AppName::from(id.rsplit_once('-').map_or(id, |(app, _)| app)),
+        app: parts(&id).map_or_else(|| AppName::from(id.as_str()), |(app, _)| app),
+        id,
         node: NodeName::from("n1"),
         run,
         env: BTreeMap::new(),
