@@ -158,8 +158,17 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
     let schedules = saved.values.get(driver::SCHEDULES).and_then(|body| serde_json::from_str(body).ok()).unwrap_or_default();
     let jobs = StoredJobs { records: saved.jobs.clone(), highest: saved.highest_job, runs, schedules, unread: !saved.is_read };
     let job_costs = Costs::THESIS;
-    let start =
-        Start { gateway: GATEWAY.into(), config: None, profiles, resting, orders: app_orders, noted_until, job_costs, jobs };
+    let start = Start {
+        engine: engine.peer().to_owned(),
+        gateway: GATEWAY.into(),
+        config: None,
+        profiles,
+        resting,
+        orders: app_orders,
+        noted_until,
+        job_costs,
+        jobs,
+    };
     let driver = Driver::new(Arc::clone(&board), Arc::clone(&engine), &gateway, desired, start, recorder);
     let (list_logs, read_logs) = (list_logs(Arc::clone(&engine)), read_logs(Arc::clone(&engine)));
     let read_output = read_output(engine);

@@ -14,7 +14,7 @@ use weal_model::{Action, AppName, AppSpec, InstanceState, LoadEntry, NodeReserve
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::node::{
-    self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, LogSource, LogsChunk, LogsRequest,
+    self, AgentObservation, Command, CommandOutcome, EventsAfter, InstanceEvent, LogSource, LogsChunk, LogsRequest, PEER,
 };
 use weal_rpc::Client;
 
@@ -28,9 +28,6 @@ const OBSERVE_TIMEOUT: Duration = Duration::from_secs(5);
 const APPLY_MARGIN: Duration = Duration::from_secs(120);
 /// The longest that anybody may wait for more lines of a log.
 const LONGEST_LOG_WAIT_S: f64 = 60.0;
-
-/// How errors name whoever carries things out here.
-const AGENT: &str = "the node agent";
 
 /// Runs instances on this machine through its node agent.
 #[derive(Debug, Clone)]
@@ -50,6 +47,10 @@ impl Local {
 }
 
 impl Engine for Local {
+    fn peer(&self) -> &'static str {
+        PEER
+    }
+
     fn revision(&self, app: &AppSpec) -> Revision {
         revision(app)
     }
@@ -145,17 +146,13 @@ impl Engine for Local {
 }
 
 fn failed(error: weal_rpc::Error) -> Error {
+    if let Some(detail) = error.silence() {
+        return Error::Away { peer: PEER, detail };
+    }
     match error {
-        weal_rpc::Error::Unreachable { .. } | weal_rpc::Error::TimedOut { .. } => {
-            Error::Away { peer: AGENT, detail: error.to_string() }
-        }
-        weal_rpc::Error::Refused { fault, .. } => {
-            let refusal = fault.refusal.unwrap_or_else(|| Refusal::failed(fault.message));
-            Error::Refused { peer: AGENT, refusal }
-        }
-        weal_rpc::Error::Unwritable { .. } | weal_rpc::Error::Unreadable { .. } => {
-            Error::Unreadable { peer: AGENT, detail: error.to_string() }
-        }
+        weal_rpc::Error::Refused { .. } => Error::Refused { peer: PEER, refusal: error.into_refusal(PEER) },
+        weal_rpc::Error::Unreadable { method, source } => Error::Unreadable { peer: PEER, detail: format!("{method}: {source}") },
+        error => Error::Unreadable { peer: PEER, detail: error.to_string() },
     }
 }
 

@@ -162,5 +162,6 @@ async fn loads_become_shares_and_limits() {
 #[tokio::test]
 async fn an_agent_that_does_not_answer_is_an_error_with_its_socket() {
     let error = Local::new("/nowhere/node.sock").observe().await.unwrap_err().to_string();
-    assert!(error.starts_with("the node agent does not answer: /nowhere/node.sock does not answer"), "{error}");
+    assert!(error.starts_with("the node agent does not answer: /nowhere/node.sock: cannot connect"), "{error}");
+    assert_eq!(error.matches("does not answer").count(), 1, "{error}");
 }

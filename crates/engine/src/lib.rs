@@ -62,6 +62,9 @@ impl From<Error> for Refusal {
 /// All calls are safe to repeat: starting what runs, or stopping what is gone, does nothing and succeeds. A caller must expect any of them to
 /// take as long as the engine's own time-out, and therefore makes them beside each other.
 pub trait Engine: Send + Sync + 'static {
+    /// Who carries things out, as sentences name it: `the node agent`, `the API server`.
+    fn peer(&self) -> &'static str;
+
     /// What an instance of `app` would be started from now. Pure: equal specs give equal revisions, in every version that can start from
     /// them alike.
     fn revision(&self, app: &AppSpec) -> Revision;

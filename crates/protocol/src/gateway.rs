@@ -23,6 +23,9 @@ use weal_model::{
 
 use crate::Method;
 
+/// How sentences name the role.
+pub const PEER: &str = "the gateway";
+
 /// Take these parameters.
 pub const CONFIGURE: Method<GatewayConfig, ConfigAck> = Method::new("gateway.v1/configure").up_to(64);
 /// What happened so far?

@@ -29,6 +29,9 @@ use weal_model::{
 use crate::engine::{OutputPiece, OutputRequest};
 use crate::{Capabilities, Method, Refusal};
 
+/// How sentences name the role.
+pub const PEER: &str = "the node agent";
+
 /// These are your nodes.
 pub const CONFIGURE: Method<Vec<NodeSpec>, ()> = Method::new("node.v1/configure").up_to(1);
 /// So much memory is to be free on your nodes, until told otherwise; one that is not named keeps none free.

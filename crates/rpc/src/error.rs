@@ -53,6 +53,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// Where nobody answered and why, as a fragment that goes on "X does not answer:"; `None` when the other side has answered.
+    pub fn silence(&self) -> Option<String> {
+        match self {
+            Self::Unreachable { socket, source } => Some(format!("{socket}: {source}")),
+            Self::TimedOut { socket, method, seconds } => Some(format!("{socket}: {method} took longer than {seconds} s")),
+            Self::Refused { .. } | Self::Unwritable { .. } | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// The same as a refusal of the role that sentences name `peer`.
+    #[must_use]
+    pub fn into_refusal(self, peer: &str) -> Refusal {
+        match (self.silence(), self) {
+            (Some(detail), _) => Refusal::Away { peer: peer.to_owned(), detail },
+            (None, Self::Refused { fault, .. }) => fault.refusal.unwrap_or_else(|| Refusal::failed(fault.message)),
+            (None, error) => Refusal::failed(error.to_string()),
+        }
+    }
+
     /// Why the other side refused, where it said so as a type.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {

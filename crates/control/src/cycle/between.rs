@@ -10,13 +10,13 @@ impl State {
     pub(super) fn between(&self, entry: &Entry) -> String {
         let job = &entry.record.spec.name;
         if self.config.is_none() || self.engine.seen.is_none() {
-            return "the node agent has not said yet what runs".to_owned();
+            return format!("{} has not said yet what runs", self.engine.peer);
         }
         if let Some(action) = self.operations.action(&Target::Job { job: job.clone() }) {
-            return format!("the node agent has the order to {} it", action.verb());
+            return format!("{} was told to {} it and has not answered yet", self.engine.peer, action.verb());
         }
         if entry.record.begun && entry.run.is_none() {
-            return "it has begun, and the node agent has not shown its run yet".to_owned();
+            return "it was started, and the next observation will show its run".to_owned();
         }
         match (self.places_of(job), self.pool()) {
             (Some(nodes), Some(pool)) => self.waits_for_room(&pool, entry, nodes),

@@ -52,6 +52,8 @@ pub enum Input {
 /// What a loop goes on from.
 #[derive(Debug, Clone)]
 pub struct Start {
+    /// Who carries actions out, as sentences name it: `the node agent`.
+    pub engine: String,
     /// The gateway, by its name.
     pub gateway: GatewayName,
     /// The config in force; without one, the loop waits for it.
@@ -74,6 +76,7 @@ impl Start {
     /// A controller that no other one was before.
     pub fn first(gateway: GatewayName, config: Option<Config>, job_costs: Costs) -> Self {
         Self {
+            engine: "the engine".to_owned(),
             gateway,
             config,
             profiles: Profiles::default(),

@@ -224,7 +224,7 @@ impl Cycle {
         self.0.engine.look.handle_end();
         match answer {
             Ok(mut seen) => {
-                self.0.clear_problem("agent", "the node agent answers again");
+                self.0.clear_problem("agent", &format!("{} answers again", self.0.engine.peer));
                 self.0.learned.handle_seen(&seen);
                 if self.0.queue.handle_seen(seen.time, &mut seen, &self.0.operations) {
                     self.0.timers.schedule_plan(now);
@@ -238,7 +238,7 @@ impl Cycle {
             }
             Err(error) => {
                 self.0.engine.is_up = false;
-                self.0.raise_problem("agent", unanswered("the node agent", &error));
+                self.0.raise_problem("agent", unanswered(&self.0.engine.peer, &error));
                 self.0.waiting.plan.take_if(|ticket| self.0.engine.look.has_ended(*ticket));
                 self.0.end_flow_cycle_if_seen(now);
                 self.0.show(false);
@@ -488,6 +488,6 @@ const JOBS_SHOWN: usize = 200;
 fn unanswered(peer: &str, refusal: &Refusal) -> String {
     match refusal {
         Refusal::Away { .. } => refusal.to_string(),
-        _ => format!("{peer} does not answer: {refusal}"),
+        _ => format!("{peer} gave no usable answer: {refusal}"),
     }
 }

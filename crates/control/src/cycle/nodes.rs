@@ -29,12 +29,12 @@ impl State {
         self.engine.configuring = false;
         match result {
             Ok(()) => {
-                self.clear_problem("nodes", "the node agent has set up the nodes");
+                self.clear_problem("nodes", &format!("{} has set up the nodes", self.engine.peer));
                 if std::mem::take(&mut self.engine.has_forgotten) {
                     self.seating.loads.handle_forgotten();
                 }
             }
-            Err(error) => self.raise_problem("nodes", format!("the node agent cannot set up the nodes: {error}")),
+            Err(error) => self.raise_problem("nodes", format!("{} cannot set up the nodes: {error}", self.engine.peer)),
         }
         // The next cycle tries again what did not help.
         self.engine.retry_nodes = now + self.timers.flow_cycle();

@@ -66,6 +66,8 @@ impl Look {
 /// The engine.
 #[derive(Debug, Default)]
 pub(super) struct Engine {
+    /// Who carries actions out, as sentences name it.
+    pub peer: String,
     pub look: Look,
     /// What it said last.
     pub seen: Option<Arc<Observation>>,
@@ -86,6 +88,11 @@ pub(super) struct Engine {
 }
 
 impl Engine {
+    /// One that has said nothing yet.
+    pub fn new(peer: String) -> Self {
+        Self { peer, ..Self::default() }
+    }
+
     /// Takes what it says. True when it has begun anew since its last answer.
     pub fn handle_seen(&mut self, now: Time, seen: Observation) -> bool {
         let began_anew = self.seen.as_ref().is_none_or(|before| before.began != seen.began);
@@ -122,7 +129,7 @@ impl Engine {
 
     /// Why nothing can be asked of it now, if so.
     pub fn away(&self, now: Time) -> Option<Refusal> {
-        let away = |detail| Refusal::Away { peer: "the node agent".to_owned(), detail };
+        let away = |detail| Refusal::Away { peer: self.peer.clone(), detail };
         if let Some(span) = self.look.stuck_for(now) {
             return Some(away(format!("a call has been unanswered for {:.1} s", span.as_secs_f64())));
         }

@@ -227,8 +227,8 @@ impl State {
     pub(super) fn handle_reserves_set(&mut self, result: Result<(), Refusal>) {
         self.engine.setting_reserves = false;
         match result {
-            Ok(()) => self.clear_problem("reserves", "the node agent keeps memory free again"),
-            Err(error) => self.raise_problem("reserves", format!("the node agent could not keep memory free: {error}")),
+            Ok(()) => self.clear_problem("reserves", &format!("{} keeps memory free again", self.engine.peer)),
+            Err(error) => self.raise_problem("reserves", format!("{} could not keep memory free: {error}", self.engine.peer)),
         }
     }
 

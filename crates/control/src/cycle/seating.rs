@@ -83,12 +83,12 @@ impl State {
         let told = self.engine.setting_loads.take();
         match (result, told) {
             (Ok(()), told) => {
-                self.clear_problem("loads", "the node agent divides CPU again");
+                self.clear_problem("loads", &format!("{} divides CPU again", self.engine.peer));
                 self.seating.loads.handle_told(told.unwrap_or_default());
                 // What has changed meanwhile.
                 self.push_loads();
             }
-            (Err(error), _) => self.raise_problem("loads", format!("the node agent could not divide CPU: {error}")),
+            (Err(error), _) => self.raise_problem("loads", format!("{} could not divide CPU: {error}", self.engine.peer)),
         }
     }
 }

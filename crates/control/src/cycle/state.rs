@@ -110,7 +110,7 @@ impl State {
             written: None,
             kept_orders: start.orders.clone(),
             orders: start.orders,
-            engine: Engine::default(),
+            engine: Engine::new(start.engine),
             gateway: Gateway::default(),
             timers: Timers::default(),
             measured: Measured::default(),

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 use weal_control::cycle::Note;
 use weal_model::{AppName, EventKind, NodeName};
-use weal_protocol::gateway::{REFUSED, RefusedQuery};
+use weal_protocol::gateway::{PEER, REFUSED, RefusedQuery};
 
 use super::answer::{Body, Parameters, refusal};
 use super::state::{Api, ApiState};
@@ -54,7 +54,7 @@ pub(super) async fn why(api: ApiState, Path(app): Path<AppName>, Parameters(quer
         let query = RefusedQuery { app: Some(app), id: None, limit: limit.min(MOST_EVENTS) };
         match api.gateway.call(REFUSED, &query).await {
             Ok(refused) => why.refused = refused,
-            Err(error) => return refusal(StatusCode::BAD_GATEWAY, format!("the gateway does not answer: {error}")),
+            Err(error) => return unanswered(error),
         }
     }
     Json(why).into_response()
@@ -72,8 +72,12 @@ pub(super) async fn why_request(api: ApiState, Path(id): Path<String>) -> Respon
                 ),
             ),
         },
-        Err(error) => refusal(StatusCode::BAD_GATEWAY, format!("the gateway does not answer: {error}")),
+        Err(error) => unanswered(error),
     }
+}
+
+fn unanswered(error: weal_rpc::Error) -> Response {
+    refusal(StatusCode::BAD_GATEWAY, error.into_refusal(PEER).to_string())
 }
 
 pub(super) fn unknown_app(app: &AppName, status: &weal_model::Status) -> Response {

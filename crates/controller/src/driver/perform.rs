@@ -36,9 +36,9 @@ impl<E: Engine> Hands<E> {
     pub fn perform(&self, effect: Effect) {
         let (engine, gateway) = (self.engine(), self.gateway.clone());
         match effect {
-            Effect::ObserveGateway => {
-                self.answer(async move { Input::Gateway(gateway.call(gateway::OBSERVE, &()).await.map_err(gateway_failed)) })
-            }
+            Effect::ObserveGateway => self.answer(async move {
+                Input::Gateway(gateway.call(gateway::OBSERVE, &()).await.map_err(|error| error.into_refusal(gateway::PEER)))
+            }),
             Effect::ConfigureGateway(config) => self.answer(configure_gateway(gateway, config)),
             Effect::ObserveEngine => self.answer(async move { Input::Engine(engine.observe().await.map_err(Refusal::from)) }),
             Effect::ConfigureNodes(nodes) => {
@@ -110,12 +110,5 @@ async fn act_on_job<E: Engine>(engine: &E, order: &JobOrder) -> ActionOutcome {
 
 async fn configure_gateway(gateway: Client, config: GatewayConfig) -> Input {
     let ack = gateway.call(gateway::CONFIGURE, &config).await;
-    Input::Done(Done::Gateway(ack.map(|ack| ack.version).map_err(gateway_failed)))
-}
-
-fn gateway_failed(error: weal_rpc::Error) -> Refusal {
-    match error {
-        weal_rpc::Error::Refused { fault, .. } => fault.refusal.unwrap_or_else(|| Refusal::failed(fault.message)),
-        error => Refusal::failed(error.to_string()),
-    }
+    Input::Done(Done::Gateway(ack.map(|ack| ack.version).map_err(|error| error.into_refusal(gateway::PEER))))
 }

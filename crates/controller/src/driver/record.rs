@@ -26,6 +26,8 @@ pub enum Line {
     Start {
         /// When.
         at: Time,
+        /// Who carries actions out, as sentences name it.
+        engine: String,
         /// The gateway.
         gateway: GatewayName,
         /// The config in force.
@@ -94,6 +96,7 @@ impl Recorder {
         if self.0.is_some() {
             self.write(&Line::Start {
                 at,
+                engine: start.engine.clone(),
                 gateway: start.gateway.clone(),
                 config: start.config.clone().map(Box::new),
                 profiles: Box::new(start.profiles.clone()),
@@ -152,11 +155,21 @@ pub enum Mismatch {
 /// # Errors
 /// At the first effect that differs.
 pub fn replay(lines: &[Line]) -> Result<usize, Mismatch> {
-    let Some(Line::Start { at, gateway, config, profiles, resting, orders, noted_until, jobs }) = lines.first().cloned() else {
+    let Some(Line::Start { at, engine, gateway, config, profiles, resting, orders, noted_until, jobs }) = lines.first().cloned()
+    else {
         return Err(Mismatch::NoStart);
     };
-    let (config, profiles) = (config.map(|config| *config), *profiles);
-    let start = Start { gateway, config, profiles, resting, orders: *orders, noted_until, job_costs: Costs::THESIS, jobs: *jobs };
+    let start = Start {
+        engine,
+        gateway,
+        config: config.map(|config| *config),
+        profiles: *profiles,
+        resting,
+        orders: *orders,
+        noted_until,
+        job_costs: Costs::THESIS,
+        jobs: *jobs,
+    };
     let mut cycle = Cycle::new(at, start);
     let mut number = 0;
     for line in &lines[1..] {

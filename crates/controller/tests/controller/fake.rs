@@ -32,6 +32,9 @@ use weal_protocol::{Capabilities, Refusal};
 /// Nothing in these tests takes this long; a test that fails waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
+/// How sentences name the fake machine.
+pub const PEER: &str = "the fake machine";
+
 pub fn now() -> Time {
     Time::ZERO + std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap()
 }
@@ -105,7 +108,7 @@ impl FakeEngine {
         if machine.up {
             return Ok(machine);
         }
-        Err(weal_engine::Error::Away { peer: "the node agent", detail: "down for the test".into() })
+        Err(weal_engine::Error::Away { peer: PEER, detail: "down for the test".into() })
     }
 }
 
@@ -171,6 +174,10 @@ impl FakeMachine {
 }
 
 impl Engine for FakeEngine {
+    fn peer(&self) -> &'static str {
+        PEER
+    }
+
     fn revision(&self, app: &AppSpec) -> Revision {
         revision(app)
     }

@@ -222,7 +222,7 @@ async fn an_agent_that_is_away_changes_nothing_and_is_said_once() {
     pool.until("the gateway has both", |pool| pool.gateway.endpoints("shop").0.len() == 2).await;
     pool.engine.lock().up = false;
     let status = pool.until_status("the problem shows", |status| !status.problems.is_empty()).await;
-    assert!(status.problems[0].contains("the node agent does not answer"), "{:?}", status.problems);
+    assert!(status.problems[0].contains("the fake machine does not answer"), "{:?}", status.problems);
     assert_eq!(pool.gateway.endpoints("shop").0.len(), 2);
     {
         let mut machine = pool.engine.lock();
@@ -231,7 +231,7 @@ async fn an_agent_that_is_away_changes_nothing_and_is_said_once() {
     }
     pool.until_status("all is well", |status| status.problems.is_empty()).await;
     let events: Vec<weal_model::Event> = pool.get("/v1/events").await;
-    let said = events.iter().filter(|event| event.text.contains("agent does not answer")).count();
+    let said = events.iter().filter(|event| event.text.contains("machine does not answer")).count();
     assert_eq!(said, 1, "{events:#?}");
     assert_eq!(pool.engine.lock().starts().len(), 3);
 }
@@ -309,7 +309,7 @@ async fn nobody_waits_for_an_agent_that_is_stuck() {
     assert_eq!(taken.generation, 2, "a config is taken");
     let (code, body) = pool.local("POST", "/v1/apps/shop/sleep", "{}").await;
     assert_eq!(code, 409, "{body}");
-    assert!(body.contains("the node agent does not answer: a call has been unanswered for"), "{body}");
+    assert!(body.contains("the fake machine does not answer: a call has been unanswered for"), "{body}");
     pool.engine.lock().stuck = false;
     pool.until_status("all is well", |status| status.nodes.iter().all(|node| node.up) && status.problems.is_empty()).await;
 }

@@ -11,6 +11,7 @@ use weal_control::placement::{self, Iterations, Policy};
 use weal_control::profile::Profiles;
 use weal_model::{Action, EventKind, InstanceId, InstanceState, LoadEntry, NodeReserve};
 use weal_protocol::engine::ActionOutcome;
+use weal_protocol::node;
 
 use super::parts::absence::gateway_away;
 use super::parts::decisions::{self, DecisionStep};
@@ -76,6 +77,7 @@ impl World<'_> {
     /// What a controller that begins now goes on from.
     pub fn start(&self) -> Start {
         Start {
+            engine: node::PEER.to_owned(),
             gateway: GATEWAY.into(),
             config: Some(self.controller.config.clone()),
             profiles: self.controller.profiles.clone(),

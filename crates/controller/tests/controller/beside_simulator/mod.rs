@@ -157,11 +157,13 @@ impl Run {
     /// Both loops begin with the same and ask for the same.
     async fn compare_start(&mut self, simulated: &Decisions) {
         self.until_recorded("the start").await;
-        let Some(Line::Start { gateway, config, profiles, resting, noted_until, .. }) = self.recording.next().cloned() else {
+        let Some(Line::Start { engine, gateway, config, profiles, resting, noted_until, .. }) = self.recording.next().cloned()
+        else {
             panic!("the recording does not begin with a start")
         };
         let config = config.map(|config| *config);
         let real = Start {
+            engine,
             gateway,
             config,
             profiles: *profiles,
@@ -466,13 +468,15 @@ impl Recording {
 
     /// The effect whose digest comes next: the loop is asked again, with all that it was told.
     fn effect_in_full(&self) -> Option<Effect> {
-        let Some(Line::Start { at, gateway, config, profiles, resting, noted_until, .. }) = self.lines.first().cloned() else {
+        let Some(Line::Start { at, engine, gateway, config, profiles, resting, noted_until, .. }) = self.lines.first().cloned()
+        else {
             return None;
         };
         let (config, profiles) = (config.map(|config| *config), *profiles);
         let mut cycle = Cycle::new(
             at,
             Start {
+                engine,
                 gateway,
                 config,
                 profiles,

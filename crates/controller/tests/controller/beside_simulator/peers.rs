@@ -86,6 +86,10 @@ pub struct AskedEngine {
 }
 
 impl Engine for AskedEngine {
+    fn peer(&self) -> &'static str {
+        weal_protocol::node::PEER
+    }
+
     fn revision(&self, app: &AppSpec) -> Revision {
         self.revisions[&app.name].clone()
     }
