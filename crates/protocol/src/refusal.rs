@@ -69,10 +69,10 @@ pub enum Refusal {
     #[error("the controller has not observed this pool's nodes yet")]
     NotObserved,
     /// The pool's config lets nothing sleep.
-    #[error("this pool's config lets no instance sleep (enactment = \"{enactment}\", control, placement)")]
-    NothingSleeps {
-        /// How the pool enacts its placement.
-        enactment: String,
+    #[error("no instance sleeps in this pool, because its config says `{setting}`")]
+    SleepIsOff {
+        /// The key and the value that decide it: `control = "off"`.
+        setting: String,
     },
     /// Its config says that it never sleeps.
     #[error("the config of `{app}` says `sleep = false`")]
@@ -156,7 +156,7 @@ pub enum Refusal {
     },
     /// The jobs of a token would be more than they may be together.
     #[error(
-        "the jobs of the token `{token}` are at their quota, {limit} is {most}: those that are not over take {used}, and this asks for {asked}"
+        "the jobs of the token `{token}` are at their quota, {limit} is {most}: its open jobs take {used}, and this asks for {asked}"
     )]
     OverQuota {
         /// The token's name.
@@ -171,7 +171,7 @@ pub enum Refusal {
         asked: Box<str>,
     },
     /// A token for jobs reaches those alone that were handed in by it.
-    #[error("the token `{token}` lets its holder see and order only jobs that were handed in by it, and {job} was not")]
+    #[error("the token `{token}` reaches only jobs that were submitted with it, and {job} was not")]
     JobOfOthers {
         /// The job.
         job: JobName,
@@ -188,7 +188,7 @@ pub enum Refusal {
         job: JobName,
     },
     /// A job's state allows no such order.
-    #[error("job {job} is {state}: that can be done to it no more")]
+    #[error("job {job} is {state}, so it takes no such order")]
     JobState {
         /// The job.
         job: JobName,
@@ -197,7 +197,7 @@ pub enum Refusal {
     },
     /// Nothing can be paged out here, so that a job cannot leave memory.
     #[error(
-        "job {job} cannot leave memory: this machine cannot page anything out (weal doctor says what is missing); pause it instead"
+        "job {job} cannot leave memory: this machine cannot page anything out (`weal doctor` says what is missing); pause it instead"
     )]
     NoParking {
         /// The job.
@@ -319,13 +319,15 @@ pub enum Refusal {
         app: AppName,
     },
     /// Root's config does not open the sandbox of this application so far.
-    #[error("`{app}` may not be confined less than the config says that root started weal with")]
+    #[error("the sandbox of `{app}` may differ from the default only as root's config says")]
     SandboxNotAllowed {
         /// The application.
         app: AppName,
     },
     /// An application may not have secrets, another group or limits of its own.
-    #[error("root's config gives {app} no such secrets, group or limits, or not to this program")]
+    #[error(
+        "root's config does not give `{app}` the secrets, group or limits that it asks for, or gives them to another program"
+    )]
     ProcessNotAllowed {
         /// The application.
         app: AppName,

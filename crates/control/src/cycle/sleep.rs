@@ -4,7 +4,7 @@
 //! is here brings the two together: a request that comes while an instance drains calls its sleep off, and an instance that was frozen
 //! with a request in it is resumed.
 
-use weal_model::{Action, AppName, EventKind, InstanceId, InstanceState, Rung, Target, Time};
+use weal_model::{Action, AppName, EventKind, InstanceId, InstanceState, PoolSpec, Rung, Target, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{SleepTaken, WakeTaken};
 use weal_protocol::engine::InstanceSeen;
@@ -13,6 +13,16 @@ use weal_protocol::node::InstanceEvent;
 use super::effect::{Effect, Kept, Note};
 use super::rest::SleepOrder;
 use super::state::State;
+
+/// The setting by which no instance of `pool` sleeps, if one does that.
+fn keeps_awake(pool: &PoolSpec) -> Option<String> {
+    match pool {
+        PoolSpec { control: false, .. } => Some("control = \"off\"".to_owned()),
+        _ if !pool.placement.knows_goals() => Some(format!("placement = \"{}\"", pool.placement.word())),
+        _ if !pool.enactment.sleeps() => Some(format!("enactment = \"{}\"", pool.enactment.as_str())),
+        _ => None,
+    }
+}
 
 impl State {
     pub(super) fn take_sleep(&mut self, now: Time, app: &AppName, rung: Option<Rung>) -> Result<SleepTaken, Refusal> {
@@ -25,8 +35,8 @@ impl State {
         if pool.apps.get(app).is_some_and(|app| !app.sleep) {
             return Err(Refusal::NeverSleeps { app: app.clone() });
         }
-        if !pool.control || !pool.placement.knows_goals() || !pool.enactment.sleeps() {
-            return Err(Refusal::NothingSleeps { enactment: pool.enactment.as_str().to_owned() });
+        if let Some(setting) = keeps_awake(&pool) {
+            return Err(Refusal::SleepIsOff { setting });
         }
         if let Some(rung) = rung.filter(|rung| !seen.capabilities.rungs.contains(rung)) {
             return Err(Refusal::NoRung { rung, missing: "see weal doctor".to_owned() });
@@ -170,5 +180,22 @@ impl State {
             self.learned.handle_wanted(its_time, app);
         }
         self.note(Note::info(EventKind::Plan, format!("{target} stays awake: it has requests")).target(target));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_model::Enactment;
+
+    use super::*;
+
+    #[test]
+    fn the_setting_that_keeps_instances_awake_is_named() {
+        let pool = PoolSpec::example();
+        assert_eq!(keeps_awake(&pool), None);
+        let watched = PoolSpec { control: false, ..pool.clone() };
+        assert_eq!(keeps_awake(&watched).as_deref(), Some("control = \"off\""));
+        let stopped = PoolSpec { enactment: Enactment::StartStop, ..pool };
+        assert_eq!(keeps_awake(&stopped).as_deref(), Some("enactment = \"start-stop\""));
     }
 }
