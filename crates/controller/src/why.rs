@@ -7,7 +7,7 @@ mod words;
 
 use weal_model::{
     AppExplanation, AppName, AppStatus, Binding, Event, FlowExplanation, FlowStatus, Goal, InstanceState, NodeName, NodeStatus,
-    RefusedRequest, Severity, Why, WhyNode, WhyRequest,
+    RefusedRequest, Report, Severity, Why, WhyNode, WhyRequest,
 };
 
 use crate::board::View;
@@ -30,7 +30,7 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
         sentences.extend(nodes_of(&status, view).into_iter().filter_map(|node| neighbours(&status, node, view)));
     }
     if let Some(explained) = view.plan.report.apps.get(app) {
-        placement(&status, explained, view, &mut sentences);
+        placement(&status, explained, &view.plan.report, &mut sentences);
         sentences.extend(contradiction(explained, &flows));
     }
     for reason in &view.plan.report.reasons {
@@ -267,21 +267,25 @@ fn seats(flow: &FlowStatus, name: &str, explained: Option<&FlowExplanation>, sen
     }
 }
 
-fn placement(status: &AppStatus, explained: &AppExplanation, view: &View, sentences: &mut Vec<String>) {
-    if !explained.text.is_empty() {
-        sentences.push(sentence(&explained.text));
-    }
-    sentences.push(format!(
-        "{} could use {} for its best utility. The plan gives it {}, and it uses {}.",
-        status.name, explained.demand, explained.allocation, status.cpu_used
-    ));
+fn placement(status: &AppStatus, explained: &AppExplanation, report: &Report, sentences: &mut Vec<String>) {
+    // The plan's own sentence has what the application could use and what it is given; what is measured is said beside it.
+    let planned = if explained.text.is_empty() {
+        format!(
+            "{} could use {} for its best utility, and the plan gives it {}",
+            status.name, explained.demand, explained.allocation
+        )
+    } else {
+        explained.text.clone()
+    };
+    sentences.push(sentence(&planned));
+    sentences.push(format!("{} uses {} now.", status.name, status.cpu_used));
     if let Some(what) = what_would_help(&explained.binding) {
         let gain = match explained.binding {
-            Binding::Cpu { .. } | Binding::InstanceCpu if view.plan.report.utility_per_core > 1e-3 => {
-                format!(" (one more core in the pool gives the worst off {:+.2})", view.plan.report.utility_per_core)
+            Binding::Cpu { .. } | Binding::InstanceCpu if report.utility_per_core > 1e-3 => {
+                format!(" (one more core in the pool gives the worst off {:+.2})", report.utility_per_core)
             }
-            Binding::Memory { .. } if view.plan.report.utility_per_gib > 1e-3 => {
-                format!(" (one more GiB in the pool gives the worst off {:+.2})", view.plan.report.utility_per_gib)
+            Binding::Memory { .. } if report.utility_per_gib > 1e-3 => {
+                format!(" (one more GiB in the pool gives the worst off {:+.2})", report.utility_per_gib)
             }
             _ => String::new(),
         };
@@ -312,7 +316,10 @@ fn what_would_help(binding: &Binding) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::about;
+    use serde_json::json;
+    use weal_model::Cpu;
+
+    use super::*;
 
     #[test]
     fn what_is_said_of_a_refused_request_fits_its_reason() {
@@ -321,5 +328,28 @@ mod tests {
             assert!(about(limit).is_some_and(|text| text.contains("may ask for")), "{limit}");
         }
         assert_eq!(about("maintenance"), None, "the answer's own text says all");
+    }
+
+    #[test]
+    fn demand_and_allocation_are_said_once() {
+        let status = json!({ "name": "shop", "state": "ready", "detail": "", "min": 1, "max": 2, "cpu_used": 0.5, "cpu_demand": 3.25,
+            "cpu_allocated": 1.5, "utility": null, "instances": [] });
+        let status: AppStatus = serde_json::from_value(status).unwrap();
+        let explained = |text: &str| AppExplanation {
+            demand: Cpu(3.25),
+            allocation: Cpu(1.5),
+            utility: None,
+            binding: Binding::Satisfied,
+            text: text.to_owned(),
+        };
+        let said = |text: &str| {
+            let mut sentences = Vec::new();
+            placement(&status, &explained(text), &Report::default(), &mut sentences);
+            sentences.join(" ")
+        };
+        for said in [said("`shop` gets 1.50 of the 3.25 CPU that it could use"), said("")] {
+            assert_eq!((said.matches("3.25").count(), said.matches("1.5").count()), (1, 1), "{said}");
+            assert!(said.ends_with("shop uses 0.50 CPU now."), "{said}");
+        }
     }
 }

@@ -71,7 +71,7 @@ async fn kept(state: &StateDir, order: &Logs, begin: Begin, shape: Shape, error:
         sources.retain(|source| source.instance.as_str() == instance);
         if sources.is_empty() {
             let names = names.into_iter().collect::<Vec<_>>().join(", ");
-            let message = format!("{} has no instance `{instance}` whose log is kept, but {names}", order.app);
+            let message = format!("{} has no log of an instance `{instance}`, but of {names}", order.app);
             return Err(Failure::new(Exit::Failed, message).into());
         }
     }

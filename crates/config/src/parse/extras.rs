@@ -94,8 +94,8 @@ fn read_redirect(reading: &mut Reading, route: &Section) -> Option<RedirectRule>
         }
         _ => return item.wrong_type(reading, "a URL or a table", "write `redirect = \"https://shop.example$path\"`"),
     };
-    if let Err(help) = check_target(&to) {
-        reading.findings.error(reading.places.value(&place), format!("`{to}` cannot be redirected to"), help);
+    if let Err(error) = check_target(&to) {
+        reading.findings.error(reading.places.value(&place), format!("`{to}` cannot be redirected to"), error.to_string());
         return None;
     }
     Some(RedirectRule { to, status })
@@ -112,25 +112,38 @@ fn read_status(reading: &mut Reading, redirect: &Section) -> u16 {
     status
 }
 
+/// Why nothing can be redirected to a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum BadTarget {
+    #[error("only `$host` and `$path` are filled in")]
+    Variable,
+    #[error("a URL has visible ASCII characters only: write others as `%XX`")]
+    Character,
+    #[error("after `https://` a host must stand, such as `shop.example`, or `$host`")]
+    Host,
+    #[error("write a whole URL, `https://shop.example$path`, or a path, `/new`")]
+    Shape,
+}
+
 /// What is filled in must not decide the host, or a client could be sent to any: `$path` stands behind a whole authority.
-fn check_target(to: &str) -> Result<(), &'static str> {
+fn check_target(to: &str) -> Result<(), BadTarget> {
     let literal = to.replace("$host", "h").replace("$path", "/p");
     if literal.contains('$') {
-        return Err("only `$host` and `$path` are filled in");
+        return Err(BadTarget::Variable);
     }
     if !literal.chars().all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '<' | '>' | '\\' | '^' | '`' | '{' | '|' | '}')) {
-        return Err("a URL has visible ASCII characters only: write others as `%XX`");
+        return Err(BadTarget::Character);
     }
     if let Some(rest) = to.strip_prefix("https://").or(to.strip_prefix("http://")) {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let authority = authority.strip_suffix("$path").unwrap_or(authority).replace("$host", "h");
         return match weal_model::host::read_authority(&authority) {
             Ok(_) if !authority.is_empty() => Ok(()),
-            _ => Err("after `https://` a host must stand, such as `shop.example`, or `$host`"),
+            _ => Err(BadTarget::Host),
         };
     }
     let is_path = to.starts_with('/') && !to.starts_with("//") && !to.starts_with("/$");
-    if is_path { Ok(()) } else { Err("write a whole URL, `https://shop.example$path`, or a path, `/new`") }
+    if is_path { Ok(()) } else { Err(BadTarget::Shape) }
 }
 
 /// `{ set = { "x-env" = "live" }, remove = ["server"] }`.

@@ -49,7 +49,7 @@ pub(super) async fn logs(api: ApiState, Path(app): Path<AppName>, Parameters(que
     };
     let wanted = match chosen(&app, sources, query.instance.as_ref()) {
         Ok(wanted) => wanted,
-        Err(error) => return refusal(StatusCode::NOT_FOUND, error),
+        Err(error) => return refusal(StatusCode::NOT_FOUND, error.to_string()),
     };
     let named = query.instance.is_none() && (wanted.len() > 1 || query.follow);
     let since = query.since_ms.map(|ms| Time(ms.saturating_mul(1_000_000)));
@@ -63,13 +63,26 @@ pub(super) async fn logs(api: ApiState, Path(app): Path<AppName>, Parameters(que
     ([(header::CONTENT_TYPE, kind), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")], body).into_response()
 }
 
-fn chosen(app: &AppName, sources: Vec<LogSource>, instance: Option<&InstanceId>) -> Result<Vec<LogSource>, String> {
+/// An instance of which no log is kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{app} has no log of an instance `{wanted}`{}", beside(.known))]
+struct NoLog {
+    app: AppName,
+    wanted: InstanceId,
+    /// The instances that have one.
+    known: BTreeSet<InstanceId>,
+}
+
+fn beside(known: &BTreeSet<InstanceId>) -> String {
+    let names: Vec<&str> = known.iter().map(InstanceId::as_str).collect();
+    if names.is_empty() { ", and of no other one".to_owned() } else { format!(", but of {}", names.join(", ")) }
+}
+
+fn chosen(app: &AppName, sources: Vec<LogSource>, instance: Option<&InstanceId>) -> Result<Vec<LogSource>, NoLog> {
     let Some(wanted) = instance else { return Ok(sources) };
-    let names: BTreeSet<&str> = sources.iter().map(|source| source.instance.as_str()).collect();
-    if !names.contains(wanted.as_str()) {
-        let names: Vec<&str> = names.into_iter().collect();
-        let known = if names.is_empty() { "none has written anything".to_owned() } else { format!("but {}", names.join(", ")) };
-        return Err(format!("{app} has no instance `{wanted}`, {known}"));
+    let known: BTreeSet<InstanceId> = sources.iter().map(|source| source.instance.clone()).collect();
+    if !known.contains(wanted) {
+        return Err(NoLog { app: app.clone(), wanted: wanted.clone(), known });
     }
     Ok(sources.into_iter().filter(|source| source.instance == *wanted).collect())
 }
