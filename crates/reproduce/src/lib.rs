@@ -23,7 +23,9 @@ mod setting;
 pub use cases::cases;
 pub use figure::Figure;
 pub use page::{Heading, files, page, page_of};
-pub use record::{Expected, Judged, Measure, NOT_STATED, Record, Reproduction, Row, at_least, exactly, near, within};
+pub use record::{
+    Expected, Judged, Measure, NOT_STATED, Record, Reproduction, Row, at_least, at_most, exactly, near, said, within,
+};
 pub use setting::{Effort, InTurn, Setting, Workers};
 
 use number::mean;

@@ -115,6 +115,10 @@ pub enum Expected<'a> {
     Within(RangeInclusive<f64>),
     /// At least the mean of these values, which belong to who is named, less a slack. The paper gives the order, we the value.
     AtLeast(&'a str, &'a [f64], f64),
+    /// At most the mean of these values, which belong to who is named. The paper gives the order, we the value.
+    AtMost(&'a str, &'a [f64]),
+    /// The paper's words, which give no number; what they are taken for here.
+    Said(&'a str, Box<Expected<'a>>),
     /// Written just so.
     Word(String),
 }
@@ -134,6 +138,16 @@ pub fn at_least<'a>(who: &'a str, values: &'a [f64], slack: f64) -> Expected<'a>
     Expected::AtLeast(who, values, slack)
 }
 
+/// Values of the same seeds have to be at most these of `who` on average.
+pub fn at_most<'a>(who: &'a str, values: &'a [f64]) -> Expected<'a> {
+    Expected::AtMost(who, values)
+}
+
+/// The paper says this in words alone, and it is judged by `bound`, which is ours.
+pub fn said<'a>(words: &'a str, bound: Expected<'a>) -> Expected<'a> {
+    Expected::Said(words, Box::new(bound))
+}
+
 /// It has to be written just so.
 pub fn exactly(word: impl Display) -> Expected<'static> {
     Expected::Word(word.to_string())
@@ -150,6 +164,8 @@ impl Expected<'_> {
                 let less = if *slack > 0.0 { format!(" less {}", number(*slack)) } else { String::new() };
                 (format!(">= {who}: {}{less}", interval(values)), got.value >= mean(values) - slack)
             }
+            Self::AtMost(who, values) => (format!("<= {who}: {}", number(mean(values))), got.value <= mean(values)),
+            Self::Said(words, bound) => ((*words).to_owned(), bound.judge(got).holds),
             Self::Word(word) => (word.clone(), *word == got.text),
         };
         Judged { expected, holds }
@@ -331,5 +347,17 @@ mod tests {
         let done = record.done();
         assert_eq!(done.measures[0].cells(), ["lowest", ">= satisfied demand: 1.05 less 0.1", "holds", "-", "", "1"]);
         assert!(!done.measures[1].holds());
+    }
+
+    #[test]
+    fn words_of_a_paper_stand_in_its_column_without_our_number() {
+        let mut record = Record::new("X", "", "", "");
+        record.number("utility", 0.45).paper(said("close to its best", near(0.5, 0.1))).recalculated(near(0.5, 0.1));
+        record.number("gain", 8.0).paper(said("slightly", within(0.0..=7.0)));
+        record.number("changes", 7.0).paper(at_most("EDF", &[6.0]));
+        let done = record.done();
+        assert_eq!(done.measures[0].cells(), ["utility", "close to its best", "holds", "0.5 ±0.1", "holds", "0.45"]);
+        assert_eq!(done.measures[1].cells(), ["gain", "slightly", "differs", "-", "", "8"]);
+        assert_eq!(done.measures[2].cells(), ["changes", "<= EDF: 6", "differs", "-", "", "7"]);
     }
 }

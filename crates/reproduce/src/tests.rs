@@ -1,5 +1,6 @@
 //! Every case in its quick form, and that what is kept of the full ones belongs together.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,8 @@ fn check_but(name: &str, known: &[&str]) {
     }
     let differing: Vec<&str> = reproduction.measures.iter().filter(differing).map(|one| one.what.as_str()).collect();
     assert_eq!(differing, known, "{name} ({})", reproduction.source);
+    let names: BTreeSet<&str> = reproduction.measures.iter().map(|one| one.what.as_str()).collect();
+    assert_eq!(names.len(), reproduction.measures.len(), "{name}: two rows have one name");
 }
 
 fn root() -> PathBuf {
@@ -85,7 +88,14 @@ fn what_is_kept_of_cases_without_chance_is_what_they_give() {
 #[test]
 fn c1_c2_carrera_5_6_2_1_experiment_one() {
     // The thesis looks one cycle of 1 s ahead; weal looks to the end of J1, and sharing is then worth a change.
-    check_but("C1", &["chosen by weal's scheduler"]);
+    let known = [
+        "chosen by weal's scheduler",
+        "times x 100, cycle 1 s: J2 is done at, s",
+        "times x 100, cycle 15 s: J2 is done at, s",
+        "times x 100, cycle 100 s: J2 is done at, s",
+        "times x 100, cycle 600 s: J2 is done at, s",
+    ];
+    check_but("C1", &known);
     check_but("C2", &["P1: hypothetical utility of J1", "P1: hypothetical utility of J2"]);
 }
 
@@ -103,7 +113,7 @@ fn c6_carrera_5_6_2_2_bounds_of_the_baseline() {
 #[test]
 fn c7_carrera_5_6_2_2_experiment_two() {
     // Who has waited is let in for one that has more to spare, which lifts the lowest utility; the thesis never does that.
-    check_but("C7", &["share of jobs at 0.63", "jobs suspended or migrated"]);
+    check_but("C7", &["share of jobs at 0.63", "suspensions and migrations"]);
 }
 
 #[test]
@@ -154,10 +164,10 @@ fn c13_c14_carrera_5_6_1_placement() {
     check_but("C13", &["the harder, the larger the difference"]);
     let known = [
         "not overloaded: average utility, over that for satisfied demand",
-        "partly overloaded: changes per cycle, at most those for satisfied demand",
+        "partly overloaded: changes per cycle",
         "partly overloaded: average utility, over that for satisfied demand",
         "partly overloaded: weal: most changes in a cycle",
-        "overloaded: changes per cycle, at most those for satisfied demand",
+        "overloaded: changes per cycle",
         "overloaded: weal: most changes in a cycle",
     ];
     check_but("C14", &known);
@@ -202,6 +212,7 @@ fn s1_stewart_and_shen_5_1_component_placement() {
     let known = [
         "annealed (Table 4) over everything everywhere, %",
         "annealed (Table 4) over low replication, %",
+        "annealed (Table 4) over random (Table 4), %",
         "in the order annealed, random, everything everywhere, low replication",
         "response at 250 requests per second, annealed (Table 4) over everything everywhere, %",
     ];

@@ -51,7 +51,8 @@ pub(super) fn heterogeneous(setting: &Setting) -> Reproduction {
     equality(&mut record, shared, total);
     for (name, partition) in [("9+16", nine), ("6+19", six)] {
         let lower = |outcomes: &[BatchResult]| of_each(outcomes, |one| mean(&worse_off(one)));
-        record.mean("worse-off workload, mean over time: shared", &lower(shared)).paper(at_least(name, &lower(partition), 0.0));
+        let what = format!("worse-off workload, mean over time: shared, beside {name}");
+        record.mean(&what, &lower(shared)).paper(at_least(name, &lower(partition), 0.0));
         let beaten = shared.iter().zip(partition).map(|(shared, other)| {
             let pairs: Vec<bool> =
                 worse_off(shared).iter().zip(worse_off(other)).map(|(own, other)| other > own + DIGIT).collect();

@@ -4,7 +4,7 @@ use weal_control::jobs::{ChangeKind, Costs, FirstComeFirstServed, Scheduler, Sit
 use weal_model::{Bytes, Cpu, Work};
 
 use crate::batch::{Applications, Batch, BatchResult, Until, run};
-use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near};
+use crate::{Figure, Record, Reproduction, Setting, at_least, mean, near, said};
 use weal_scenario::workload::{JobKind, JobMix};
 
 /// Seconds of the thesis' control cycle.
@@ -68,7 +68,7 @@ pub(super) fn experiment_two(setting: &Setting) -> Reproduction {
     record.mean("share of jobs at 0.63", &share(0.625)).recalculated(near(0.78, 0.01));
     record.mean("share of jobs that never waited", &share(1.0 - (17_600.0 + Costs::THESIS.start_s) / 47_520.0 - 1e-6));
     let changes: usize = outcomes.iter().map(BatchResult::placement_changes).sum();
-    record.number("jobs suspended or migrated", changes as f64).paper(near(0.0, 0.0)).recalculated(near(0.0, 0.0));
+    record.number("suspensions and migrations", changes as f64).paper(near(0.0, 0.0)).recalculated(near(0.0, 0.0));
     let most = outcomes.iter().map(|outcome| outcome.most_running).max().unwrap_or(0);
     record.number("most jobs at once", most as f64).paper(near(75.0, 0.0)).recalculated(near(75.0, 0.0));
     record.number("decisions that broke a rule", broken(&outcomes) as f64).recalculated(near(0.0, 0.0));
@@ -105,7 +105,8 @@ pub(super) fn experiment_three(setting: &Setting) -> Reproduction {
     record.mean("jobs migrated, running or when resumed", &moved);
     for (factor, best) in bests {
         let utilities = of_each(&outcomes, |outcome| mean(&utilities_at(outcome, factor)));
-        record.mean(&format!("mean utility at factor {factor}: close to its best"), &utilities).paper(near(best, 0.1));
+        let row = record.mean(&format!("mean utility at factor {factor}"), &utilities);
+        row.paper(said("close to its best", near(best, 0.1))).recalculated(near(best, 0.1));
     }
     let lowest = |outcomes: &[BatchResult]| of_each(outcomes, BatchResult::lowest_utility);
     record.mean("lowest utility", &lowest(&outcomes)).recalculated(at_least("FCFS", &lowest(&fcfs), 0.0));
