@@ -1,9 +1,11 @@
-//! What the compiler does not check: floors, purity, sizes, circles between files, text that is read back, and documents that name
-//! things and are easy to read.
+//! What the compiler does not check: floors, purity, dependencies that nothing uses, sizes, circles between files, text that is read back, and
+//! documents that name things and are easy to read.
 
 mod baseline;
 mod circles;
+mod dependencies;
 pub mod documents;
+mod entries;
 mod files;
 mod finding;
 mod floors;
@@ -27,10 +29,12 @@ pub fn run(root: &Path) -> Result<bool> {
     let files = Files::tracked(root)?;
     let crates = modules::crates(&files)?;
     let mut findings = floors::check(root, &files)?;
+    findings.extend(dependencies::check(root, &files)?);
     findings.extend(sources::check(&files));
     findings.extend(circles::check(&crates));
     findings.extend(prose::check(&crates));
     findings.extend(documents::check(&files));
+    findings.extend(entries::check(&files));
     findings.extend(summary::check(&files));
     findings.extend(names::check(&files, &crates));
     findings.extend(sentences::check(&files));

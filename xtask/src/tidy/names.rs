@@ -15,9 +15,9 @@ const MORE_COMMANDS: &str = "crates/cli/src/args/";
 /// Crates of others whose paths documents may name.
 const OTHERS: [&str; 6] = ["std", "core", "alloc", "tokio", "hyper", "serde"];
 
-/// Checks the documents of the root and of `docs/`, but neither the changelog, which names what was, nor what benchmarks printed.
+/// Checks all documents but the changelog, which names what was, and what benchmarks printed.
 pub fn check(files: &Files, crates: &[Crate]) -> Vec<Finding> {
-    let documents = files.iter().filter(|(path, _)| path.ends_with(".md") && (path.starts_with("docs/") || !path.contains('/')));
+    let documents = files.iter().filter(|(path, _)| path.ends_with(".md"));
     let words = Words::new(files, crates);
     let mut findings = Vec::new();
     for (file, text) in documents.filter(|(path, _)| *path != "CHANGELOG.md" && !path.starts_with("docs/benchmarks/")) {
