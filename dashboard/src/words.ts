@@ -45,7 +45,7 @@ export function target(flow: FlowStatus): number | null {
 export function limitedBy(binding: Binding): string {
   switch (binding.limit) {
     case "satisfied":
-      return "it has all that helps it";
+      return "more would not make it faster";
     case "cpu":
       return `${binding.nodes.length > 0 ? `the CPU of ${list(binding.nodes)}` : "CPU"} is all allocated`;
     case "memory":

@@ -236,7 +236,7 @@ export class Mock {
     return {
       id: `render-${index + 1}`,
       state,
-      detail: state === "waiting" ? "running it now would cost others more" : "",
+      detail: state === "waiting" ? "others would lose more utility than it would gain by running now" : "",
       command: ["povray"],
       class: null,
       submitted: begun * 1e9,

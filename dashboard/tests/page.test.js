@@ -204,7 +204,7 @@ check("jobs stand on a time line, beside what they take from applications", { mo
   const goal = await first.locator(".goal").boundingBox();
   const end = await first.locator(".expected").boundingBox();
   assert.ok(goal.x >= end.x + end.width - 4, "it is expected to be done before its goal");
-  assert.match(await jobs.locator(".rows > li").nth(1).innerText(), /waiting[\s\S]*would cost others more/);
+  assert.match(await jobs.locator(".rows > li").nth(1).innerText(), /waiting[\s\S]*would gain by running now/);
   // Two jobs use half a core each; three applications use 0.43 cores together.
   const label = await jobs.getByRole("img", { name: /CPU used/ }).getAttribute("aria-label");
   const [both, apps] = [...label.matchAll(/: (\d+\.\d+)/g)].map((found) => Number(found[1]));

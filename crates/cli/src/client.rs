@@ -120,12 +120,12 @@ impl Error {
     }
 }
 
-/// What is wrong where nobody can be reached at `socket` although the pool runs; `None` where none runs.
+/// What is wrong where `socket` does not answer although the pool runs; `None` where none runs.
 fn of_running(socket: &Path) -> Option<Failure> {
     let state = StateDir { root: socket.parent()?.parent()?.to_owned() };
     let pid = found::supervisor(&state)?.pid();
     let text = format!(
-        "the pool runs as pid {pid}, and nobody can be reached at {}: weal makes anew what was removed of the state directory, within a second",
+        "the pool runs as pid {pid}, and {} does not answer: if the state directory was removed, weal makes it again within a second",
         socket.display()
     );
     Some(Failure::new(Exit::Failed, text))

@@ -138,7 +138,7 @@ fn deploy_failed(app: &AppStatus) -> Option<(Condition, String)> {
     }
     let text = match app.kind {
         AppKind::Task => format!("The task {} failed.", app.name),
-        AppKind::Service => format!("The new version of {} does not get ready; the one before goes on serving.", app.name),
+        AppKind::Service => format!("The new version of {} does not get ready; the version before still serves.", app.name),
     };
     Some((Condition { occasion: Occasion::DeployFailed, subject: app.name.to_string() }, text))
 }

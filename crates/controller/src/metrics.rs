@@ -114,7 +114,7 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     for (name, help, read) in [
         ("weal_requests", "Requests that came in.", (|flow| flow.arrivals) as fn(&FlowCounters) -> u64),
         ("weal_requests_rejected", "Requests answered with 503 by the gateway.", |flow| flow.rejections),
-        ("weal_requests_late", "Those of them that could no longer meet their goal.", |flow| flow.late),
+        ("weal_requests_late", "Requests rejected because they could no longer meet their goal.", |flow| flow.late),
         ("weal_requests_failed", "Requests that ended in 502 or 504, or broke off.", |flow| flow.errors),
         ("weal_requests_retried", "Requests sent again to another instance.", |flow| flow.retries),
     ] {
@@ -123,8 +123,8 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     let clusters = &counters_now.clusters;
     for (name, help, read) in [
         ("weal_wakes", "Instances woken for waiting requests.", (|cluster| cluster.wakes) as fn(&ClusterCounters) -> u64),
-        ("weal_crowd_wakes", "Those of them that were woken because of a crowd.", |cluster| cluster.crowd_wakes),
-        ("weal_wake_failures", "Questions to the node agent that woke nothing.", |cluster| cluster.wake_failures),
+        ("weal_crowd_wakes", "Instances woken because a crowd of requests waited.", |cluster| cluster.crowd_wakes),
+        ("weal_wake_failures", "Wake calls that woke no instance.", |cluster| cluster.wake_failures),
         ("weal_port_connections", "Connections and UDP sessions passed on to instances.", |cluster| cluster.ports.total),
         ("weal_port_refused", "Connections and UDP sessions closed without an instance.", |cluster| cluster.ports.refused),
         ("weal_port_received_bytes", "Bytes that ports passed on to instances.", |cluster| cluster.ports.bytes_in),
@@ -143,7 +143,7 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
         None,
         lent,
     )?;
-    let help = "From the first request that found no instance open until one was, of those that were woken.";
+    let help = "From the first request that found no instance open until a woken instance was.";
     let mut family = encoder.encode_descriptor("weal_wake_wait", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for one in clusters {
         histogram(family.encode_family(&vec![("weal_app", one.app.as_str())])?, &one.wake_wait)?;
@@ -162,7 +162,7 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     let tls = counters_now.tls;
     counters(encoder, "weal_tls_handshakes_full", "TLS handshakes in which a certificate was shown.", one(tls.full))?;
     counters(encoder, "weal_tls_handshakes_resumed", "TLS handshakes that went on with an earlier session.", one(tls.resumed))?;
-    counters(encoder, "weal_tls_handshakes_failed", "TLS handshakes of which nothing came.", one(tls.failed))?;
+    counters(encoder, "weal_tls_handshakes_failed", "TLS handshakes that failed.", one(tls.failed))?;
     let turned_away = "Clients that were turned away because new TLS sessions waited for too long.";
     counters(encoder, "weal_tls_handshakes_turned_away", turned_away, one(tls.turned_away))?;
     let spent = [("full", tls.full_cpu_s), ("resumed", tls.resumed_cpu_s)];
@@ -221,7 +221,7 @@ fn nodes(encoder: &mut DescriptorEncoder<'_>, status: &Status) -> fmt::Result {
         node.memory_capacity.0 as f64
     })?;
     gauge("weal_node_memory_used", "Memory used by a node's instances.", Some(&Unit::Bytes), |node| node.memory_used.0 as f64)?;
-    gauge("weal_node_memory_reserve", "Memory of a node that is to be free.", Some(&Unit::Bytes), |node| {
+    gauge("weal_node_memory_reserve", "Memory that the plan keeps free on a node.", Some(&Unit::Bytes), |node| {
         node.memory_reserve.0 as f64
     })?;
     gauge("weal_node_parked_for_reserve", "Instances parked since the agent started because less was free.", None, |node| {

@@ -190,7 +190,7 @@ pub enum RunEnd {
     NoResults,
     /// By weal's doing, after its state was saved.
     Saved,
-    /// By weal's doing, or nobody can say how.
+    /// By weal's doing, or without an exit status that weal has seen.
     Lost,
 }
 

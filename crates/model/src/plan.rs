@@ -356,7 +356,7 @@ pub struct FlowExplanation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "limit", rename_all = "kebab-case")]
 pub enum Binding {
-    /// Nothing: it has all that helps it.
+    /// Nothing: more would not make it faster.
     Satisfied,
     /// The CPU of these nodes, which is full. Applications that share it are expected to be no better off.
     Cpu {

@@ -79,7 +79,7 @@ impl Agent {
             asked: Mutex::default(),
         };
         if let Err(error) = agent.configure(nodes) {
-            tracing::warn!(error = error.message, "the nodes of the former agent cannot be set up");
+            tracing::warn!(error = error.message, "the nodes of the agent before this one cannot be set up");
         }
         agent.adopt_all();
         agent.end_unknown();

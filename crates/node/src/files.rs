@@ -55,7 +55,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// At most `longest` bytes of a file that only the user of this process can have written; `None` when there is no such file.
 ///
 /// # Errors
-/// It cannot be read, or somebody else could have written it.
+/// It cannot be read, or another user could have written it.
 pub fn read_own(path: &Path, longest: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         Ok(file) => file,
@@ -64,7 +64,7 @@ pub fn read_own(path: &Path, longest: u64) -> io::Result<Option<Vec<u8>>> {
     };
     let meta = rustix::fs::fstat(&file)?;
     if meta.st_uid != rustix::process::geteuid().as_raw() || meta.st_mode & 0o022 != 0 {
-        let why = "somebody else could have written it";
+        let why = "another user could have written it";
         return Err(at(path)(io::Error::new(io::ErrorKind::PermissionDenied, why)));
     }
     let mut text = Vec::new();

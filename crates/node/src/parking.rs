@@ -48,7 +48,7 @@ impl Agent {
             if free < memory
                 && let Some(handle) = self.coldest(&node, passed_over)
             {
-                return Some((handle, format!("`{node}` is to have {memory} free and had {free}")));
+                return Some((handle, format!("the plan keeps {memory} free on `{node}`, which had {free}")));
             }
         }
         None

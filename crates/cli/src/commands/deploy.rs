@@ -64,8 +64,8 @@ pub fn rollback(order: &Rollback, json: bool) -> anyhow::Result<()> {
     }
     if !allowed::is_own(&change.state, change.own_text()) {
         let message = format!(
-            "version {} was given over the API, or to an earlier weal that did not write down by whom, so nobody may have looked at the users, \
-             commands and files that it names: deploy its text from a file, or roll back to another version (`weal history`)",
+            "no record says that version {} came from a file, so nobody may have checked its users, commands and files: deploy its text from a \
+             file, or roll back to another version (`weal history`)",
             version.generation
         );
         return Err(Failure::new(Exit::Failed, message).into());
@@ -98,8 +98,7 @@ async fn wanted(client: &Client, version: Option<u64>) -> anyhow::Result<ConfigV
             return Ok(version);
         }
     }
-    Err(Failure::new(Exit::Failed, "there is no version before this one that came up: `weal history` lists those that are kept")
-        .into())
+    Err(Failure::new(Exit::Failed, "no version before this one came up: `weal history` lists all that are kept").into())
 }
 
 /// Says what changes, asks, brings it out, and waits.
@@ -147,7 +146,7 @@ fn confirm(yes: bool, json: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     if json || !std::io::stdin().is_terminal() {
-        return Err(Failure::new(Exit::Usage, "nobody can be asked here: say --yes").into());
+        return Err(Failure::new(Exit::Usage, "there is no terminal to ask on: say --yes").into());
     }
     output::write(b"go on? [y/N] ");
     let mut answer = String::new();

@@ -289,14 +289,14 @@ fn app_user(spec: &AppSpec, number: Option<u32>) -> Check {
             Check::lost("user", format!("{app}: {error:#}"), &does_not_start, remedy)
         }
         Ok(user) if user.uid == 0 && users::is_root() => {
-            let lost = "it can do anything on this machine, and so can who breaks into it";
+            let lost = "it can do anything on this machine, and so can anyone who breaks into it";
             Check::lost("user", format!("{app} runs as root"), lost, "leave `user` out: it gets a user of its own")
         }
         Ok(user) if users::is_root() || user.uid == rustix::process::geteuid().as_raw() => {
             Check::ok("user", format!("{app} runs as {name}"))
         }
         Ok(_) => {
-            let found = format!("{app} is to run as {name}, which only a weal that root started can do");
+            let found = format!("{app} should run as {name}, which needs a weal that root started");
             Check::lost("user", found, &does_not_start, "start weal as root, or leave `user` out")
         }
     }

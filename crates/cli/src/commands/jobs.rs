@@ -182,7 +182,7 @@ fn ending(end: RunEnd) -> String {
         RunEnd::NotStarted => "a program that cannot be run".to_owned(),
         RunEnd::NoResults => "results that could not be copied".to_owned(),
         RunEnd::Saved => "its state saved".to_owned(),
-        RunEnd::Lost => "nobody can say".to_owned(),
+        RunEnd::Lost => "no exit status".to_owned(),
     }
 }
 

@@ -105,7 +105,7 @@ pub async fn drive_shown(flows: &[LoadFlow], options: &Options) -> anyhow::Resul
                     bar.set_message(summary(&progress.borrow()));
                 }
             }
-            _ = tokio::signal::ctrl_c() => bail!("interrupted: nothing was measured to the end"),
+            _ = tokio::signal::ctrl_c() => bail!("interrupted before the first measurement ended"),
         }
     };
     bar.finish_and_clear();

@@ -45,7 +45,7 @@ async fn given_up(client: &Client, app: &AppStatus, last: u64) -> String {
     let told = events.iter().rev().find(|event| event.app.as_ref() == Some(&app.name)).map(event_text);
     match told {
         Some(told) => format!("the order is given up: {told}"),
-        None => format!("the order is given up: somebody asked for {}", app.name),
+        None => format!("the order is given up: a request came for {}", app.name),
     }
 }
 

@@ -138,15 +138,15 @@ fn told(taken: &JobTaken) -> String {
     let job = &taken.job;
     let was = if taken.is_new { "" } else { " (handed in before with this key)" };
     match &job.array {
-        Some(part) => format!("array {}: its jobs are to be done {}{was}\n", part.array, when(job.deadline)),
-        None => format!("{} {}: it is to be done {}{was}\n", job.id, job.state.as_str(), when(job.deadline)),
+        Some(part) => format!("array {}: the goal of its jobs is {}{was}\n", part.array, when(job.deadline)),
+        None => format!("{} {}: its goal is {}{was}\n", job.id, job.state.as_str(), when(job.deadline)),
     }
 }
 
 fn foretold(forecast: &JobForecast) -> String {
     let mut lines = vec![headline(forecast)];
     if forecast.changes.is_empty() {
-        lines.push("nobody else would lose or win 0.01 of utility or more\n".to_owned());
+        lines.push("no other job or application would lose or gain 0.01 of utility or more\n".to_owned());
     } else {
         lines.push(changes(&forecast.changes));
     }
@@ -161,12 +161,11 @@ fn headline(forecast: &JobForecast) -> String {
         None if job.detail.is_empty() => "would wait".to_owned(),
         None => format!("would wait ({})", job.detail),
     };
-    let end = job
-        .expected_end
-        .map_or_else(|| "nobody can say when it would be done".to_owned(), |end| format!("would be done {}", when(end)));
+    let end =
+        job.expected_end.map_or_else(|| "its end cannot be foretold".to_owned(), |end| format!("it would be done {}", when(end)));
     let worth = job.utility.map_or_else(String::new, |utility| format!(", with a utility of {utility}"));
     format!(
-        "the job {begins}; it {end}{worth} (its goal is {}; its work is taken for {:.1} s of CPU, {})\n",
+        "the job {begins}; {end}{worth} (its goal is {}; its work is taken for {:.1} s of CPU, {})\n",
         when(job.deadline),
         job.work.0,
         job.work_source

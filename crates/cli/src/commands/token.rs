@@ -27,7 +27,7 @@ pub fn run(action: &TokenAction, json: bool) -> anyhow::Result<()> {
             if json {
                 return output::json(&revoked, false);
             }
-            output::print(&format!("the token `{name}` is worth nothing any more\n"));
+            output::print(&format!("the token `{name}` is revoked\n"));
             Ok(())
         }
         TokenAction::List { target } => {
@@ -95,7 +95,7 @@ fn list(tokens: &[TokenView], now: Time) -> String {
         let scope = match token.scope {
             TokenScope::Read => "read",
             TokenScope::Jobs => "jobs",
-            TokenScope::All if token.unscoped => "all, from before scopes",
+            TokenScope::All if token.unscoped => "all (made before scopes existed)",
             TokenScope::All => "all",
         };
         let ends = match token.ends {

@@ -195,7 +195,7 @@ impl Feed {
     /// What only the config before needed is closed, and who shows what is in force is told.
     fn settle(&self) {
         if let Err(error) = self.ports.settle(&self.spec) {
-            self.console.tell(Tone::Warn, "ports:", &format!("those of former configs stay open: {error}"));
+            self.console.tell(Tone::Warn, "ports:", &format!("those of earlier configs stay open: {error}"));
         }
         self.in_force.send_if_modified(|spec| {
             let differs = *spec != self.spec;
@@ -254,7 +254,7 @@ impl Feed {
                     self.pushed = text.to_owned();
                     self.has_refused = false;
                     if let Err(error) = allowed::settle(&self.state, &self.spec) {
-                        self.console.tell(Tone::Warn, "users:", &format!("those of former configs stay allowed: {error:#}"));
+                        self.console.tell(Tone::Warn, "users:", &format!("those of earlier configs stay allowed: {error:#}"));
                     }
                     self.settle();
                     self.say_taken(&taken, changed);

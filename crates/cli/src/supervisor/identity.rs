@@ -34,7 +34,7 @@ fn warnings(spec: &PoolSpec, by_root: bool, is_root: impl Fn(&str) -> bool) -> V
     }
     let of_root = spec.apps.values().filter(|app| app.user.as_deref().is_some_and(&is_root));
     of_root
-        .map(|app| format!("{} runs as root: it can do anything on this machine, and so can who breaks into it", app.name))
+        .map(|app| format!("{} runs as root: it can do anything on this machine, and so can anyone who breaks into it", app.name))
         .collect()
 }
 

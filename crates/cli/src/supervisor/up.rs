@@ -316,7 +316,11 @@ impl Supervisor {
             }
             for older in of_name {
                 let process = older.process;
-                self.console.tell(Tone::Warn, name.name(), &format!("pid {} is one too many and is ended", process.pid()));
+                self.console.tell(
+                    Tone::Warn,
+                    name.name(),
+                    &format!("pid {} is a second {} and is ended", process.pid(), name.name()),
+                );
                 tokio::spawn(async move { process.end(HANDOVER).await && process.reap().await });
             }
         }

@@ -43,11 +43,11 @@ fn a_broken_program_costs_no_request_and_the_mended_one_takes_over() {
     let said = text(&failed.stderr);
     assert_eq!(failed.status.code(), Some(1), "{said}");
     assert!(said.contains("ended by itself with status 7") && said.contains("echo: told to exit"), "{said}");
-    assert!(said.contains("the version before goes on serving"), "{said}");
+    assert!(said.contains("the version before still serves"), "{said}");
     let status = pool.status().unwrap();
     let echo = app(&status, "echo");
     assert_eq!((echo["state"].as_str(), echo["rollout"]["phase"].as_str()), (Some("degraded"), Some("stuck")), "{echo}");
-    assert!(echo["detail"].as_str().unwrap().contains("echo-1 of the version before goes on serving"), "{echo}");
+    assert!(echo["detail"].as_str().unwrap().contains("echo-1 of the version before still serves"), "{echo}");
     load.wait_for(100);
     assert_eq!(answers(&pool), "echo-1");
     pool.write_unwatched(&with_env("second"));
@@ -141,7 +141,7 @@ fn saving_the_file_deploys_nothing_and_the_history_leads_back() {
     assert!(!dry["changes"].as_array().unwrap().is_empty(), "what is saved is not deployed: {dry}");
     assert_eq!(dry["changes"], pool.json(&["deploy", "--dry-run"])["changes"]);
     let unasked = pool.run(&["deploy"]);
-    assert_eq!(unasked.status.code(), Some(2), "nobody can be asked: {}", text(&unasked.stderr));
+    assert_eq!(unasked.status.code(), Some(2), "there is no terminal: {}", text(&unasked.stderr));
     assert_eq!(pool.json(&["status"])["config_generation"], first);
     deployed(&pool);
     assert!(!pool.json(&["deploy", "--yes"])["changes"].as_array().unwrap().iter().any(|change| change.as_str().unwrap() != ""));

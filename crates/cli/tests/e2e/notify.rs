@@ -56,7 +56,7 @@ fn a_failed_deploy_is_told_to_an_address_and_a_command_and_so_is_its_end() {
     assert_eq!(failed.status.code(), Some(1), "{}{}", text(&failed.stdout), text(&failed.stderr));
     let told = messages.recv_timeout(*PATIENCE).expect("the receiver refused the first time, and is asked again");
     assert_eq!((&told["event"], &told["subject"], &told["resolved"]), (&"deploy-failed".into(), &"echo".into(), &false.into()));
-    assert!(told["text"].as_str().unwrap().contains("goes on serving"), "{told}");
+    assert!(told["text"].as_str().unwrap().contains("still serves"), "{told}");
 
     pool.write_unwatched(&with("env = { MODE = \"mended\" }"));
     let mended = pool.run(&["deploy", "--yes"]);

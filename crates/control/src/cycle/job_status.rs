@@ -165,13 +165,13 @@ fn why(entry: &Entry, planned: Option<&JobExplanation>) -> Option<String> {
     let record = &entry.record;
     match phase(entry) {
         JobPhase::Starting | JobPhase::Running => return Some(String::new()),
-        JobPhase::Stopping if record.cancelled => return Some("it was cancelled, and is being ended".to_owned()),
-        JobPhase::Stopping => return Some("its run has ended, and what came of it is being written down".to_owned()),
+        JobPhase::Stopping if record.cancelled => return Some("it was cancelled, and its run is being ended".to_owned()),
+        JobPhase::Stopping => return Some("its run has ended, and its results are being written down".to_owned()),
         _ => {}
     }
     match record.hold {
-        Hold::Paused => return Some("somebody has paused it: weal job resume lets it go on".to_owned()),
-        Hold::Suspended => return Some("somebody has suspended it: weal job resume lets it go on".to_owned()),
+        Hold::Paused => return Some("a person paused it: `weal job resume` continues it".to_owned()),
+        Hold::Suspended => return Some("a person suspended it: `weal job resume` continues it".to_owned()),
         Hold::None => {}
     }
     if let Some(first) = record.after.first() {
@@ -183,7 +183,7 @@ fn why(entry: &Entry, planned: Option<&JobExplanation>) -> Option<String> {
     match planned {
         Some(planned) if !planned.text.is_empty() => Some(planned.text.clone()),
         _ if record.not_before > Time::ZERO && !record.begun => {
-            Some(format!("run {} failed; it is run again", record.attempt - 1))
+            Some(format!("run {} failed, and weal starts the job again", record.attempt - 1))
         }
         _ => None,
     }

@@ -279,7 +279,7 @@ impl State {
             Some(run) => self.settle_run(now, name, &run),
             None if entry.record.cancelled => self.conclude(time, name, RunEnd::Lost, "cancelled before it ended"),
             None if entry.record.begun && is_shown => {
-                self.conclude(time, name, RunEnd::Lost, "its run is gone, and nobody can say how it ended");
+                self.conclude(time, name, RunEnd::Lost, "its processes are gone and left no exit status");
             }
             None => {}
         }
@@ -309,7 +309,7 @@ impl State {
             _ => None,
         };
         match action {
-            Some(action) => self.act_on_job(action, "somebody has ordered it"),
+            Some(action) => self.act_on_job(action, "a person ordered it"),
             None if run.state == RunState::Running => self.tell_speed(now, name),
             None => {}
         }
@@ -369,11 +369,10 @@ impl State {
         entry.conclude(time, end, detail);
         let goes_on = entry.record.end.is_none();
         if goes_on && end == RunEnd::Saved {
-            let text =
-                format!("job {name} is suspended: what its run {attempt} has done is saved, and the next one goes on from there");
+            let text = format!("job {name} is suspended: run {attempt} saved its state, and the next run continues from it");
             self.note(Note::info(EventKind::Job, text));
         } else if goes_on && was_begun {
-            let text = format!("run {attempt} of job {name} has come to nothing, and it is run again: {detail}");
+            let text = format!("run {attempt} of job {name} failed, and weal starts the job again: {detail}");
             self.note(Note::warning(EventKind::Job, text));
         }
         self.write_job(name);

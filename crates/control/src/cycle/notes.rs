@@ -67,8 +67,8 @@ fn limit(binding: &Binding) -> String {
             let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
             format!(", because the CPU of {} is full", names.join(", "))
         }
-        Binding::InstanceCpu => ", because its instances can use no more".to_owned(),
-        Binding::Satisfied => ", which is all that helps it".to_owned(),
+        Binding::InstanceCpu => ", because its instances are at their CPU limit".to_owned(),
+        Binding::Satisfied => ", and more would not make it faster".to_owned(),
         _ => String::new(),
     }
 }

@@ -93,8 +93,8 @@ fn cause(flow: &FlowStatus, full: &[&NodeStatus], app: &AppStatus) -> String {
         return format!("Its requests wait {waits:.0} ms in the queue on average for one of {} seats.", flow.seats);
     }
     format!(
-        "Its instances take {:.0} ms for a request on average, though their nodes have CPU to spare: they wait for something else, or a \
-         request needs as much.",
+        "Its instances take {:.0} ms for a request on average, though their nodes have CPU to spare: so a request either waits \
+         for something else or simply takes that long.",
         flow.service.mean_ms
     )
 }

@@ -52,7 +52,7 @@ pub(crate) struct Relay {
 pub(crate) enum BodyError {
     #[error("the instance broke off: {0}")]
     Broken(#[from] InstanceError),
-    #[error("the instance broke off, and no other could go on")]
+    #[error("the instance broke off, and no other could continue the answer")]
     NotResumed,
     #[error("the instance sent more than the range that it named")]
     TooLong,

@@ -45,7 +45,7 @@ pub(crate) fn spawn(client_side: OnUpgrade, (instance_side, first): (TcpStream, 
     tokio::spawn(async move {
         let client_side = match client_side.await {
             Ok(client_side) => TokioIo::new(client_side),
-            Err(error) => return tracing::debug!(%error, "a tunnel did not come about"),
+            Err(error) => return tracing::debug!(%error, "a tunnel could not be opened"),
         };
         let stillness = Stillness::new(client.clock());
         let mut from_client = Watched { stream: client_side, first: Bytes::new(), stillness: &stillness };

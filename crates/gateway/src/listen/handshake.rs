@@ -60,12 +60,12 @@ pub(crate) async fn shake(
         Err(Failure::Over) => {}
         Err(Failure::TurnedAway(NoTurn::Overloaded(error))) => {
             tls.count(HandshakeEnd::TurnedAway);
-            tracing::debug!(%error, client = %client.peer, "no TLS connection came about");
+            tracing::debug!(%error, client = %client.peer, "the TLS handshake failed");
         }
         Err(Failure::TurnedAway(NoTurn::Gone)) => tls.count(HandshakeEnd::Failed),
         Err(Failure::Io(error)) => {
             tls.count(HandshakeEnd::Failed);
-            tracing::debug!(%error, client = %client.peer, "no TLS connection came about");
+            tracing::debug!(%error, client = %client.peer, "the TLS handshake failed");
         }
     }
     None

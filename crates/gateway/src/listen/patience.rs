@@ -31,7 +31,7 @@ impl Patience {
     pub fn watch(&mut self, cx: &mut Context<'_>, attempt: Poll<io::Result<usize>>, rate: u32) -> Poll<io::Result<usize>> {
         match &attempt {
             Poll::Pending if self.poll_exhausted(cx).is_ready() => {
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes too little")));
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads too slowly")));
             }
             Poll::Ready(Ok(bytes)) => self.note_progress(*bytes, rate),
             _ => {}

@@ -38,7 +38,7 @@ impl Tokens {
         }
         let key = random()?;
         if let Err(error) = replace(&file, &key) {
-            tracing::warn!(file = %file.display(), %error, "cannot keep the key of session cookies: a restart makes a new one");
+            tracing::warn!(file = %file.display(), %error, "the key of session cookies is not stored, so a restart breaks session affinity");
         }
         Ok(Self::of(&key))
     }

@@ -71,7 +71,7 @@ impl Task {
         let left = self.isolated(|isolation, member| isolation.processes(member)).len();
         if !is_told_soon {
             self.set_pid(None);
-            self.enter(InstanceState::Unhealthy, "it has ended, and its shim has not said yet how");
+            self.enter(InstanceState::Unhealthy, "it has ended; its exit status is not known yet");
             // A shim without children ends by itself, whether it could write or not.
             self.clear_away().await;
             until(WITNESS_PATIENCE, is_told).await;
@@ -149,7 +149,7 @@ impl Task {
     /// Ends what an instance that has ended left behind.
     async fn clear_away(&self) {
         if let Err(error) = self.sweep().await {
-            tracing::error!(instance = %self.spec().id, %error, "an instance that ended has left something");
+            tracing::error!(instance = %self.spec().id, %error, "an ended instance left processes behind");
         }
         // One that died in its sleep leaves a frozen group, and the next process would never begin in it.
         let _ = self.isolated(|isolation, member| isolation.thaw(member));

@@ -252,7 +252,7 @@ impl Task {
                 }
                 InstanceState::Stopping => {
                     if let Err(error) = self.remove().await {
-                        tracing::error!(instance = %self.spec().id, %error, "a stopped instance has left something");
+                        tracing::error!(instance = %self.spec().id, %error, "a stopped instance left processes or files behind");
                     }
                     Phase::Gone
                 }

@@ -473,7 +473,7 @@ impl<'a> OpenSwap<'a> {
 impl Drop for OpenSwap<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.0.site.isolation.allow_swap(self.0.member(), false) {
-            tracing::warn!(%error, "swap stays open to an instance");
+            tracing::warn!(%error, "an instance could not be kept out of swap");
         }
     }
 }

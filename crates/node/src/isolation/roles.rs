@@ -33,7 +33,7 @@ impl Place {
     pub fn take(isolation: &dyn Isolation) -> Self {
         let back = detect::own_groups_beside(&isolation.role_entrances());
         if let Err(error) = prefer(isolation, std::process::id()) {
-            tracing::warn!(%error, "the agent has no more of the CPU than others");
+            tracing::warn!(%error, "the node agent could not be put before instances for CPU");
         }
         Self { back }
     }

@@ -282,7 +282,7 @@ pub fn a_shim_that_is_late_is_waited_for(bench: &Bench) {
         std::thread::sleep(Duration::from_millis(100));
     }
     let silent = bench.wait_state("web-1", InstanceState::Unhealthy);
-    assert_eq!((silent.pid, silent.detail.as_str()), (None, "it has ended, and its shim has not said yet how"));
+    assert_eq!((silent.pid, silent.detail.as_str()), (None, "it has ended; its exit status is not known yet"));
     signal(late, Signal::CONT);
     wait_for("its word", || Some(ends()).filter(|ends| ends.len() == 1));
     assert!(ends()[0].starts_with("was killed by SIGKILL"), "{:?}", ends());

@@ -155,7 +155,7 @@ pub fn a_reserve_is_kept_free_by_parking_who_has_slept_longest(bench: &Bench) {
     bench.call(node::RESERVE, &vec![NodeReserve { node: name, memory: reserve }]);
     // One is enough: it frees more than is missing.
     let parked = bench.wait_state("b-1", InstanceState::Parked);
-    let why = format!(": `n1` is to have {reserve} free and had ");
+    let why = format!(": the plan keeps {reserve} free on `n1`, which had ");
     assert!(parked.detail.starts_with("paged out in ") && parked.detail.contains(&why), "{parked:?}");
     assert_eq!(last_event(bench).detail, parked.detail);
     wait_for("it to be counted", || (node().parked_for_reserve == 1).then_some(()));

@@ -70,7 +70,7 @@ pub async fn until_done(
                 return Err(Failure::new(Exit::Failed, message).into());
             }
             Outcome::UnderWay if Instant::now() >= deadline => {
-                let message = format!("not done within {timeout_s} s; it goes on: {}", waited_for(&status, touched));
+                let message = format!("not done within {timeout_s} s, and still under way: {}", waited_for(&status, touched));
                 return Err(Failure::new(Exit::TimedOut, message).into());
             }
             Outcome::UnderWay => tokio::time::sleep(LOOK).await,
@@ -138,7 +138,7 @@ async fn failed(client: &Client, status: &Status, apps: &[AppName]) -> Failure {
     }
     let names: Vec<&str> = apps.iter().map(AppName::as_str).collect();
     let is_served = status.apps.iter().filter(|app| apps.contains(&app.name)).all(|app| app.rollout.is_some());
-    let goes_on = if is_served { "; the version before goes on serving" } else { "" };
+    let goes_on = if is_served { "; the version before still serves" } else { "" };
     let message = format!("the deploy of {} failed{goes_on}: mend it and deploy again, or `weal rollback`", names.join(", "));
     Failure { rendered, ..Failure::new(Exit::Failed, message) }
 }

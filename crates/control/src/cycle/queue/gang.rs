@@ -40,7 +40,7 @@ pub(super) fn whole(record: &JobRecord, mut parts: Vec<&RunSeen>) -> (Option<Run
         (_, Some(fallen)) => RunSeen { detail: named(fallen.task, tasks, &fallen.detail), ..fallen.clone() },
         (Some(task), None) => {
             let (state, end) = (RunState::Ended, Some(RunEnd::Lost));
-            RunSeen { state, end, detail: named(task, tasks, "it is gone, and nobody can say how it ended"), ..first.clone() }
+            RunSeen { state, end, detail: named(task, tasks, "its processes are gone and left no exit status"), ..first.clone() }
         }
         (None, None) => standing(record.hold, &parts),
     };

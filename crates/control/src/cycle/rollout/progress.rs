@@ -80,8 +80,8 @@ fn serving(seen: &[Seen<'_>]) -> String {
     let ready = seen.iter().filter(|seen| seen.stale.is_some() && seen.is_ready());
     let names: Vec<&str> = ready.map(|seen| seen.instance.id.as_str()).collect();
     match names.as_slice() {
-        [] => "No old instance serves".to_owned(),
-        [one] => format!("{one} of the version before goes on serving"),
-        many => format!("{} of the version before go on serving", many.join(" and ")),
+        [] => "No instance of the version before serves".to_owned(),
+        [one] => format!("{one} of the version before still serves"),
+        many => format!("{} of the version before still serve", many.join(" and ")),
     }
 }

@@ -4,7 +4,7 @@ use weal_model::{Binding, FlowAllocation, FlowExplanation, Goal, NodeName};
 
 use super::pool::Pool;
 use crate::flow::seats::SeatSolution;
-use crate::profile::{FlowProfile, Profiles};
+use crate::profile::{FlowProfile, Profiles, Resource};
 
 pub(super) fn flow(
     pool: &Pool,
@@ -18,8 +18,15 @@ pub(super) fn flow(
     let mut text = seats(planned.seats, seats_before);
     text.push_str(&achieved(pool, f, profiles.flow(&planned.id)));
     text.push_str(&reason(pool, solution, &binding, planned, f));
-    if let Some(resource) = profiles.bottleneck(&planned.id.app).filter(|r| *r != crate::profile::Resource::Cpu) {
-        text.push_str(&format!(" {} runs out of {resource} before CPU.", planned.id.app));
+    match profiles.bottleneck(&planned.id.app) {
+        None | Some(Resource::Cpu) => {}
+        Some(Resource::Concurrency) => {
+            text.push_str(&format!(
+                " {} waits for something that weal does not measure: not CPU, disk or network.",
+                planned.id.app
+            ));
+        }
+        Some(resource) => text.push_str(&format!(" {} runs out of {resource} before CPU.", planned.id.app)),
     }
     FlowExplanation { id: planned.id.clone(), seats_before, seats: planned.seats, binding, text }
 }
@@ -55,10 +62,10 @@ fn reason(pool: &Pool, solution: &SeatSolution, binding: &Binding, planned: &Flo
     match binding {
         Binding::Unmeasured if !pool.has_home(f) => " No instance is ready; requests wait until one is.".to_owned(),
         Binding::Unmeasured => " Nothing is known of its requests yet, so each ready instance may have two of them.".to_owned(),
-        Binding::Satisfied => " It has all that helps it.".to_owned(),
+        Binding::Satisfied => " More seats or CPU would not make it faster.".to_owned(),
         Binding::InstanceCpu => {
             format!(
-                " Its instances can use no more CPU than they have; at {} it expects utility {}.",
+                " Its instances are at their CPU limit. With {} the plan expects a utility of {}.",
                 planned.allocation, planned.predicted
             )
         }
@@ -66,11 +73,11 @@ fn reason(pool: &Pool, solution: &SeatSolution, binding: &Binding, planned: &Flo
             let others = same_bottleneck(solution, f);
             let beside = match others {
                 0 => String::new(),
-                1 => ", shared with 1 flow that is expected to be no better off".to_owned(),
-                _ => format!(", shared with {others} flows that are expected to be no better off"),
+                1 => ", and no better one for 1 flow that shares it".to_owned(),
+                _ => format!(", and no better one for {others} flows that share it"),
             };
             format!(
-                " {} full{beside}: of {} wanted it gets {}, and expects utility {}.",
+                " The CPU of {} is full. Of {} wanted the flow gets {}; the plan expects a utility of {} for it{beside}.",
                 these(nodes),
                 planned.demand,
                 planned.allocation,
@@ -87,11 +94,11 @@ fn same_bottleneck(solution: &SeatSolution, f: usize) -> usize {
 
 fn these(nodes: &[NodeName]) -> String {
     match nodes {
-        [one] => format!("Node {one} is"),
+        [one] => format!("node {one}"),
         [first, rest @ ..] if rest.len() < 4 => {
             let rest: Vec<&str> = rest.iter().map(NodeName::as_str).collect();
-            format!("Nodes {first}, {} are", rest.join(", "))
+            format!("nodes {first}, {}", rest.join(", "))
         }
-        _ => format!("{} nodes are", nodes.len()),
+        _ => format!("{} nodes", nodes.len()),
     }
 }

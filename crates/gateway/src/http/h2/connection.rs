@@ -53,7 +53,7 @@ pub(crate) async fn serve<T: Transport>(stream: T, first: Bytes, session: Arc<Se
     let handshake = tokio::time::timeout(limits.head, builder(&limits).handshake(wire));
     let connection = match handshake.await.unwrap_or_else(|_| Err(Reason::SETTINGS_TIMEOUT.into())) {
         Ok(connection) => connection,
-        Err(error) => return tracing::debug!(%error, client = %client.peer, "no HTTP/2 connection came about"),
+        Err(error) => return tracing::debug!(%error, client = %client.peer, "the HTTP/2 handshake failed"),
     };
     let replies = Replies::new(Arc::clone(&session), conduct);
     let mut serving = Serving { connection, session, replies, closing: Closing::Open };

@@ -64,7 +64,7 @@ impl Outgoing {
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let sent = ready!(self.poll_sent(cx));
         if let Err(error) = sent {
-            tracing::debug!(%error, "an instance takes no more of a request");
+            tracing::debug!(%error, "the rest of a request could not be sent to its instance");
             self.body = None;
             self.data = Bytes::new();
         }

@@ -217,11 +217,11 @@ impl Sending<'_> {
             }
             patience
                 .poll_exhausted(cx)
-                .map(|()| Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the client takes too little")))
+                .map(|()| Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the client reads too slowly")))
         })
         .await
         .map_err(|error| {
-            tracing::debug!(%error, "a client takes no more of an answer");
+            tracing::debug!(%error, "an answer could not be sent to its client");
             sender.send_reset(Reason::CANCEL);
             Gone
         })?;

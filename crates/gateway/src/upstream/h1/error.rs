@@ -12,7 +12,7 @@ pub(crate) enum LinkError {
     Closed,
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("the request's body came to a bad end")]
+    #[error("the request's body broke off")]
     RequestBody,
     #[error("the request's body is not as long as it says")]
     RequestLength,

@@ -88,10 +88,10 @@ impl<'a, 'b> Waits<'a, 'b> {
             return "it was handed in after this plan had measured, and the next one decides about it".to_owned();
         }
         if job.is_done() {
-            return "nothing seems to be left of its work".to_owned();
+            return "all the work that was declared for it is done".to_owned();
         }
         if self.put_off.contains(&m) {
-            return "the memory for it is still held by what leaves its place first".to_owned();
+            return "what makes room for it still holds the memory".to_owned();
         }
         self.lacks_memory(m).unwrap_or_else(|| self.stands_back(m))
     }
@@ -129,7 +129,7 @@ impl<'a, 'b> Waits<'a, 'b> {
             1 => format!(", and {} waits too, which is more urgent", self.listed(urgent.iter().map(|(_, m)| *m))),
             _ => format!(", and {} wait too, which are more urgent", self.listed(urgent.iter().map(|(_, m)| *m))),
         };
-        format!("running it now{beside} would cost others more{behind}")
+        format!("others would lose more utility than it would gain by running now{beside}{behind}")
     }
 
     fn listed(&self, jobs: impl ExactSizeIterator<Item = usize>) -> String {
