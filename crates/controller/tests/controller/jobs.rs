@@ -148,7 +148,7 @@ async fn what_cannot_be_run_is_refused_with_the_reason() {
         (json!({ "done_within_s": -1.0 }), "must lie in the future"),
         (json!({ "done_within_s": null, "done_by": 5 }), "in the past"),
         (json!({ "done_within_s": null }), "it has no goal"),
-        (json!({ "done_within_s": null, "class": "gold" }), "nobody knows its work"),
+        (json!({ "done_within_s": null, "class": "gold" }), "its work is not known yet"),
         (huge, "the largest node has"),
         (json!({ "cpus": 0.0 }), "more than nothing"),
         (json!({ "work_s": -3.0 }), "more than nothing"),

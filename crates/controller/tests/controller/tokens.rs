@@ -212,7 +212,7 @@ async fn the_holder_of_a_token_for_jobs_reaches_its_own_jobs_and_no_others() {
         ("POST", "/v1/jobs/work-2.2/requeue"),
     ] {
         let (status, text) = call(&pool, &ci, method, path, "").await;
-        assert!(status == 403 && text.contains("see and order only jobs that were handed in by it"), "{method} {path}: {text}");
+        assert!(status == 403 && text.contains("reaches only jobs that were submitted with it"), "{method} {path}: {text}");
     }
     assert_eq!(call(&pool, &ci, "GET", "/v1/jobs/no-9", "").await.0, 404);
     assert_eq!(call(&pool, &ci, "GET", "/v1/jobs/work-1", "").await.0, 200);
@@ -240,7 +240,7 @@ async fn jobs_that_are_run_again_count_against_the_quota_of_their_token() {
     let second = hand_in(&pool, &ci, json!({})).await;
     let again = format!("/v1/jobs/{first}/requeue");
     let (status, text) = call(&pool, &ci, "POST", &again, "").await;
-    assert!(status == 429 && text.contains("max-jobs is 1: those that are not over take 1, and this asks for 1"), "{text}");
+    assert!(status == 429 && text.contains("max-jobs is 1: its open jobs take 1, and this asks for 1"), "{text}");
     until(&pool, &second, JobPhase::Running).await;
     assert_eq!(call(&pool, &ci, "POST", &format!("/v1/jobs/{second}/requeue"), "").await.0, 200, "it counts already");
     assert_eq!(pool.local("POST", &again, "").await.0, 200, "whoever runs weal is not bounded");

@@ -5,6 +5,7 @@
 //! while waiting. Over all gateways that live at once, [`super::share`] does.
 
 mod addresses;
+mod clients;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -29,7 +30,7 @@ use crate::sharing::SeatRoom;
 use crate::upstream::pool::Upstream;
 
 use addresses::Addresses;
-pub(crate) use addresses::{ClientPlace, Turn};
+pub(crate) use clients::{ClientPlace, Turn};
 
 /// One cluster. Lives as long as any request of it does.
 #[derive(Debug)]
