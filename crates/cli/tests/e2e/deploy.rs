@@ -183,7 +183,7 @@ fn the_config_of_a_holder_of_a_token_is_not_taken_for_the_owners_word() {
     put(&own);
     let refused = pool.run(&["rollback", "--yes"]);
     let said = text(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && said.contains("was given over the API"), "{said}");
+    assert!(refused.status.code() == Some(1) && said.contains("nobody may have checked its users"), "{said}");
     let permits = std::fs::read_to_string(pool.state().join("permits.json")).unwrap_or_default();
     assert!(!permits.contains("pwn"), "{permits}");
     let back = pool.run(&["rollback", "--yes", "1"]);

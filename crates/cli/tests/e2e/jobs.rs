@@ -62,7 +62,7 @@ fn bad_input_is_refused_or_fails_with_a_reason() {
     for (options, part) in [
         (["--done-by", "5m", "--memory", "900TiB"].as_slice(), "the largest node has"),
         (&["--done-by", "0s"], "must lie in the future"),
-        (&["--class", "gold"], "it has no goal: nobody knows its work yet"),
+        (&["--class", "gold"], "it has no goal: its work is not known yet"),
     ] {
         let refused = pool.run(&[&["submit"], options, &["--", "true"]].concat());
         let why = text(&refused.stderr);
@@ -317,9 +317,9 @@ fn a_token_has_no_more_jobs_than_its_quota() {
     };
     let mib = |mib: u64| format!(",\"memory\":{}", mib << 20);
     for (more, said) in [
-        (mib(301), "max-memory is 300MiB: those that are not over take 0B, and this asks for 301MiB"),
+        (mib(301), "max-memory is 300MiB: its open jobs take 0B, and this asks for 301MiB"),
         (mib(9) + ",\"work_s\":3601", "max-work is 3600s: "),
-        (mib(9) + ",\"array\":{\"first\":1,\"last\":3}", "max-jobs is 2: those that are not over take 0, and this asks for 3"),
+        (mib(9) + ",\"array\":{\"first\":1,\"last\":3}", "max-jobs is 2: its open jobs take 0, and this asks for 3"),
     ] {
         let (status, answer) = hand_in(&more);
         assert!(status == 429 && answer.contains("the token `ci` are at their quota") && answer.contains(said), "{answer}");
@@ -329,7 +329,7 @@ fn a_token_has_no_more_jobs_than_its_quota() {
         assert_eq!(status, 200, "{answer}");
     }
     let (status, answer) = hand_in(&mib(50));
-    assert!(status == 429 && answer.contains("max-jobs is 2: those that are not over take 2, and this asks for 1"), "{answer}");
+    assert!(status == 429 && answer.contains("max-jobs is 2: its open jobs take 2, and this asks for 1"), "{answer}");
     // The quota is the token's alone, and a new controller counts on.
     taken(&pool, &[], &["sleep", "1000"]);
     pool.kill_role("controller");

@@ -307,14 +307,16 @@ fn sixty_applications_that_sleep_take_next_to_no_work() {
         status["apps"].as_array()?.iter().all(|app| app["state"] == "asleep").then_some(())
     };
     pool.eventually("all of them sleep", all_sleep);
-    let (began, before) = (Instant::now(), Work::of(&pool));
-    std::thread::sleep(Duration::from_secs(10));
-    let (seconds, after) = (began.elapsed().as_secs_f64(), Work::of(&pool));
-    let (cpu, calls) = (after.cpu_seconds - before.cpu_seconds, (after.calls - before.calls) as f64);
-    println!("60 sleeping applications: {:.1} % of a core, {:.0} calls a second", 100.0 * cpu / seconds, calls / seconds);
-    // Four for each of them and sixty beside were counted; a slower machine makes fewer.
-    assert!(calls / seconds < 700.0, "{calls} calls in {seconds:.1} s");
-    // Of a program that was not optimized, beside others. One that spins takes a whole core.
-    assert!(cpu / seconds < 0.7, "{cpu:.2} s of CPU in {seconds:.1} s");
+    // What paged them out may go on for a while.
+    pool.eventually("weal lets them sleep", || {
+        let (began, before) = (Instant::now(), Work::of(&pool));
+        std::thread::sleep(Duration::from_secs(5));
+        let (seconds, after) = (began.elapsed().as_secs_f64(), Work::of(&pool));
+        let (cpu, calls) = (after.cpu_seconds - before.cpu_seconds, (after.calls - before.calls) as f64);
+        println!("60 sleeping applications: {:.1} % of a core, {:.0} calls a second", 100.0 * cpu / seconds, calls / seconds);
+        // Four for each of them and sixty beside were counted; a slower machine makes fewer. The CPU is that of a program which was not
+        // optimized, beside others: one that spins takes a whole core.
+        (calls / seconds < 700.0 && cpu / seconds < 0.7).then_some(())
+    });
     pool.eventually("they still sleep", all_sleep);
 }

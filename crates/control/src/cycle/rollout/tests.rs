@@ -142,7 +142,7 @@ fn a_new_version_that_never_gets_ready_leaves_the_old_one_alone_and_says_why() {
     assert_eq!(bed.step(), []);
     let (phase, detail) = bed.status().unwrap();
     assert_eq!(phase, RolloutPhase::Stuck);
-    assert!(detail.contains("shop-2: ended by itself with status 3. shop-1 of the version before goes on"), "{detail}");
+    assert!(detail.contains("shop-2: ended by itself with status 3. shop-1 of the version before still serves"), "{detail}");
     // Back to the old config: the new one goes, the old one is right again.
     bed.revisions.get_mut("shop").unwrap().start = OLD.to_owned();
     assert_eq!(bed.step(), [stop("shop-2")]);
