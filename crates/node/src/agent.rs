@@ -362,8 +362,7 @@ impl Agent {
         let usage = self.sleepers.usage(&view.record.spec.id, asleep, Instant::now(), || self.usage(&view.record.spec));
         let progress = reported_progress(&view.record, &self.site.dir(view.record.spec.id.as_str()));
         let keeps_awake = keeps_awake(&view.record);
-        // A socket for datagrams is not looked at here. One that the instance was given is this process'.
-        let user = view.record.launch.user.as_ref().filter(|_| !view.record.launch.socket).map(|user| user.uid);
+        let listener = view.listener();
         let (spec, memory) = (view.record.spec, view.memory);
         InstanceCounters {
             state: memory.state,
@@ -382,7 +381,7 @@ impl Agent {
             end: memory.end,
             progress,
             keeps_awake,
-            listener: memory.listener.or(user),
+            listener,
             spec,
         }
     }

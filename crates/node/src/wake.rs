@@ -95,8 +95,12 @@ impl Agent {
             });
             candidates.sort_by(|(_, a), (_, b)| rank(a).partial_cmp(&rank(b)).unwrap_or(std::cmp::Ordering::Equal));
             let Some((handle, view)) = candidates.into_iter().next() else { return Err(nobody(app, failed)) };
-            let answer =
-                |took_s| WakeAnswer { instance: view.record.spec.id.clone(), address: address(view.record.port), took_s };
+            let answer = |took_s| WakeAnswer {
+                instance: view.record.spec.id.clone(),
+                address: address(view.record.port),
+                took_s,
+                listener: view.listener(),
+            };
             match view.memory.state {
                 InstanceState::Ready if view.stays_awake() => return Ok(answer(0.0)),
                 // One that is falling asleep is woken as soon as it stands still, before all of it is paged out.

@@ -424,4 +424,7 @@ pub struct WakeAnswer {
     pub address: SocketAddr,
     /// Seconds from the order to wake it until it answered its health check; 0 when it was awake.
     pub took_s: f64,
+    /// The user whose socket that is; `None` where nobody can tell.
+    #[serde(default)]
+    pub listener: Option<u32>,
 }

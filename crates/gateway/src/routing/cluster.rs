@@ -188,8 +188,9 @@ impl Cluster {
         let woken = core.admission.handle_woken(now, &answer.instance);
         if let Some(woken) = woken {
             core.set_token(&self.app, woken.instance, &answer.instance);
-            *core.upstream_mut(woken.instance) =
-                Some(Arc::new(Upstream::new(answer.instance.clone(), answer.address, self.workers)));
+            let upstream = Upstream::new(answer.instance.clone(), answer.address, self.workers);
+            upstream.note_listed(answer.listener);
+            *core.upstream_mut(woken.instance) = Some(Arc::new(upstream));
         }
         self.pump(core, now);
         woken.map(|woken| woken.reason)

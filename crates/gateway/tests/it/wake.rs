@@ -36,7 +36,7 @@ pub fn agent(bed: &Bed, address: std::net::SocketAddr, nth: u32) -> Agent {
             if call < nth {
                 return Err(RpcRefusal { status: 404, message: "nothing of it sleeps".into(), refusal: None });
             }
-            Ok(WakeAnswer { instance: "shop-7".into(), address, took_s: 0.006 })
+            Ok(WakeAnswer { instance: "shop-7".into(), address, took_s: 0.006, listener: None })
         }
     });
     tokio::spawn(weal_rpc::serve(tokio::net::UnixListener::from_std(listener).unwrap(), router));

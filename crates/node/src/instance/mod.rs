@@ -111,6 +111,13 @@ pub struct View {
 }
 
 impl View {
+    /// The user whose sockets are at its port, as far as that is known.
+    pub fn listener(&self) -> Option<u32> {
+        // One that was not looked at yet has its own user's. One that it was given is this process'.
+        let user = self.record.launch.user.as_ref().filter(|_| !self.record.launch.socket).map(|user| user.uid);
+        self.memory.listener.or(user)
+    }
+
     /// True when who is sent to it finds it awake.
     pub fn stays_awake(&self) -> bool {
         self.memory.state == InstanceState::Ready && self.memory.wish.is_none() && self.bedtimes == 0
