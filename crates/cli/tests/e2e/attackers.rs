@@ -181,6 +181,8 @@ fn nobody_takes_the_port_of_an_instance_that_was_given_its_socket() {
         }
         let old = pool.instance_of("echo").unwrap();
         crate::pool::kill(i32::try_from(old).unwrap());
+        // A request that it takes while it dies ends with it.
+        pool.eventually("its end", || (!crate::pool::is_alive(old)).then_some(()));
         let (status, answer) = get(pool.listen, "echo.localhost", "/").unwrap();
         assert_eq!(status, 200, "round {round}: {answer}");
         pool.eventually("another process", || (pool.instance_of("echo")? != old).then_some(()));
