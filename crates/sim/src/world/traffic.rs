@@ -68,7 +68,7 @@ impl World<'_> {
     /// Sends one request to its instance, or to another when that one refuses.
     fn send(&mut self, app: usize, id: TaskId, Dispatched { ticket, instance: mut at }: Dispatched) {
         let now = self.now();
-        let Some(Task { owner: Owner::Request(mut request), .. }) = self.tasks.get(id).cloned() else { return };
+        let Some(Owner::Request(mut request)) = self.tasks.get(id).map(|task| task.owner) else { return };
         let found = loop {
             let entry = &mut self.apps[app];
             // A gateway that began again may know an instance by its config that is gone: nobody answers there.
@@ -103,7 +103,7 @@ impl World<'_> {
     /// An instance has broken off in the middle of a request. The gateway sends it to another one, as it does with requests without side effects.
     /// Where it is an instance behind that one which has gone, the one in front answers with an error.
     pub fn break_off(&mut self, id: TaskId) {
-        let Some(Task { owner: Owner::Request(mut request), home, .. }) = self.tasks.get(id).cloned() else { return };
+        let Some((Owner::Request(mut request), home)) = self.tasks.get(id).map(|task| (task.owner, task.home)) else { return };
         let (now, entry) = (self.now(), &mut self.apps[request.app]);
         let before = request.place.and_then(|place| Some((place, entry.admission.instance_of(place)?)));
         let next = before.filter(|_| self.gateway_up && !self.instances[home].answers()).and_then(|(place, instance)| {
