@@ -128,7 +128,9 @@ impl World {
     fn carry_out(&mut self, effect: Effect) {
         let nobody = || Refusal::failed("there is no gateway");
         let input = match effect {
-            Effect::ObserveGateway if self.refuses_config => Input::Gateway(Ok(counters(self.now))),
+            Effect::ObserveGateway if self.refuses_config => {
+                Input::Gateway(Ok(GatewayCounters::none("gw".into(), Time::from_secs_f64(1000.0), self.now)))
+            }
             Effect::ObserveGateway => Input::Gateway(Err(nobody())),
             Effect::ConfigureGateway(_) => Input::Done(Done::Gateway(Err(nobody()))),
             Effect::ObserveEngine => Input::Engine(Ok(self.observe())),
@@ -167,26 +169,6 @@ impl World {
 
 fn config(generation: u64, pool: &Arc<PoolSpec>) -> Config {
     Config { generation, pool: Arc::clone(pool), revisions: [("web".into(), revision())].into() }
-}
-
-fn counters(time: Time) -> GatewayCounters {
-    GatewayCounters {
-        gateway: "gw".into(),
-        started: Time::from_secs_f64(1000.0),
-        time,
-        version: 0,
-        flows: Vec::new(),
-        instances: Vec::new(),
-        clusters: Vec::new(),
-        connections: 0,
-        tls: Default::default(),
-        unrouted: 0,
-        malformed: 0,
-        abusive: 0,
-        errors: Vec::new(),
-        inner: Vec::new(),
-        inner_addresses: BTreeMap::new(),
-    }
 }
 
 fn revision() -> Revision {

@@ -255,6 +255,29 @@ pub struct GatewayCounters {
     pub inner_addresses: BTreeMap<AppName, std::net::SocketAddr>,
 }
 
+impl GatewayCounters {
+    /// Those of a gateway that has counted nothing.
+    pub fn none(gateway: GatewayName, started: Time, time: Time) -> Self {
+        Self {
+            gateway,
+            started,
+            time,
+            version: 0,
+            flows: Vec::new(),
+            instances: Vec::new(),
+            clusters: Vec::new(),
+            connections: 0,
+            tls: TlsCounters::default(),
+            unrouted: 0,
+            malformed: 0,
+            abusive: 0,
+            errors: Vec::new(),
+            inner: Vec::new(),
+            inner_addresses: BTreeMap::new(),
+        }
+    }
+}
+
 /// Requests that the gateway answered itself with an error, for one reason, since it started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorCounter {

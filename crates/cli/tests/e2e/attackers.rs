@@ -225,6 +225,15 @@ impl Thief {
         Self { stop, thread }
     }
 
+    /// One that listens at the port of an instance, which nobody looks after.
+    fn in_place_of(instance: i64, port: u16, pool: &Pool) -> Self {
+        let thief = Self::wait_for(port);
+        crate::pool::kill(i32::try_from(instance).unwrap());
+        let listens = || weal_host::listening::listener_at(([127, 0, 0, 1], port).into()).unwrap();
+        pool.eventually("the thief listens", || listens().filter(|socket| socket.uid == 0));
+        thief
+    }
+
     /// What came; `None` when weal was faster.
     fn finish(self) -> Option<Vec<u8>> {
         self.stop.store(true, Ordering::Relaxed);
@@ -266,10 +275,7 @@ fn who_takes_the_port_before_the_first_request_gets_none_either() {
     let instance = pool.eventually("it", || pool.instance_of("echo"));
     // Nobody looks at the instance, so that the thief is always faster.
     pool.pause("node");
-    let thief = Thief::wait_for(port);
-    crate::pool::kill(i32::try_from(instance).unwrap());
-    let listens = || weal_host::listening::listener_at(([127, 0, 0, 1], port).into()).unwrap();
-    pool.eventually("the thief listens", || listens().filter(|socket| socket.uid == 0));
+    let thief = Thief::in_place_of(instance, port, &pool);
     // It waits for the instance, and may even get its answer of the next one.
     let answer = get(pool.listen, "echo.localhost", "/");
     let heard = thief.finish().expect("it listened");
@@ -293,10 +299,7 @@ fn who_listens_where_an_instance_was_before_the_pool_was_started_again_gets_no_r
     for role in ["node", "controller", "gateway"] {
         pool.role_pids(role).into_iter().for_each(crate::pool::kill);
     }
-    let thief = Thief::wait_for(port);
-    crate::pool::kill(i32::try_from(instance).unwrap());
-    let listens = || weal_host::listening::listener_at(([127, 0, 0, 1], port).into()).unwrap();
-    pool.eventually("the thief listens", || listens().filter(|socket| socket.uid == 0));
+    let thief = Thief::in_place_of(instance, port, &pool);
     // They ask from the first moment at which somebody accepts.
     let (stop, listen) = (Arc::<AtomicBool>::default(), pool.listen);
     let clients: Vec<_> = (0..4).map(|_| Arc::clone(&stop)).collect();

@@ -294,23 +294,8 @@ mod tests {
             at_clients: 0,
             oldest_wait_s: 0.0,
         };
-        GatewayCounters {
-            gateway: "gw".into(),
-            started: Time::from_secs_f64(started_s),
-            time: Time::from_secs_f64(at_s),
-            version: 1,
-            flows: vec![flow],
-            instances: Vec::new(),
-            clusters: Vec::new(),
-            connections: 0,
-            unrouted: 0,
-            malformed: 0,
-            abusive: 0,
-            errors: Vec::new(),
-            inner: Vec::new(),
-            inner_addresses: std::collections::BTreeMap::new(),
-            tls: Default::default(),
-        }
+        let (started, time) = (Time::from_secs_f64(started_s), Time::from_secs_f64(at_s));
+        GatewayCounters { version: 1, flows: vec![flow], ..GatewayCounters::none("gw".into(), started, time) }
     }
 
     fn observe(observer: &mut Observer, gateway: GatewayCounters, agent: Observation) -> Option<Snapshot> {

@@ -166,23 +166,7 @@ mod tests {
 
     fn counters(open: bool, in_flight: u32) -> GatewayCounters {
         let shop = EndpointCounters { instance: "shop-1".into(), open, in_flight, completions: 0, failures: 0 };
-        GatewayCounters {
-            gateway: "gw".into(),
-            started: Time::ZERO,
-            time: Time::ZERO,
-            version: 3,
-            flows: Vec::new(),
-            instances: vec![shop],
-            clusters: Vec::new(),
-            connections: 0,
-            unrouted: 0,
-            malformed: 0,
-            abusive: 0,
-            errors: Vec::new(),
-            inner: Vec::new(),
-            inner_addresses: std::collections::BTreeMap::new(),
-            tls: Default::default(),
-        }
+        GatewayCounters { version: 3, instances: vec![shop], ..GatewayCounters::none("gw".into(), Time::ZERO, Time::ZERO) }
     }
 
     /// `shop-1` drains for `action`, until `deadline` at most.

@@ -288,23 +288,7 @@ impl FakeGateway {
 
     /// Serves it at `socket`.
     pub fn serve(socket: &Path) -> (Self, JoinHandle<()>) {
-        let counters = GatewayCounters {
-            gateway: "gw".into(),
-            started: now(),
-            time: now(),
-            version: 0,
-            flows: Vec::new(),
-            instances: Vec::new(),
-            clusters: Vec::new(),
-            connections: 3,
-            tls: Default::default(),
-            unrouted: 0,
-            malformed: 0,
-            abusive: 0,
-            errors: Vec::new(),
-            inner: Vec::new(),
-            inner_addresses: std::collections::BTreeMap::new(),
-        };
+        let counters = GatewayCounters { connections: 3, ..GatewayCounters::none("gw".into(), now(), now()) };
         let gateway = Self(Arc::new(Mutex::new(counters)), Arc::default());
         let task = gateway.serve_again(socket);
         (gateway, task)

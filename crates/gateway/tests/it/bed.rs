@@ -314,6 +314,30 @@ where
     address
 }
 
+/// An answer that does not wait for the request's body.
+pub const EARLY: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno";
+
+/// An instance that reads heads and nothing more, and gives each the same answer. What remains of the request stays in its socket. With it the
+/// number of its connections so far.
+pub async fn hasty(answer: impl Into<Bytes>, closes: bool) -> (SocketAddr, Arc<AtomicU32>) {
+    let (answer, connections) = (answer.into(), Arc::new(AtomicU32::new(0)));
+    let count = Arc::clone(&connections);
+    let address = raw_instance(move |mut stream| {
+        let (answer, count) = (answer.clone(), Arc::clone(&count));
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            while read_head(&mut stream).await.is_some() {
+                stream.write_all(&answer).await.unwrap();
+                if closes {
+                    return;
+                }
+            }
+        }
+    })
+    .await;
+    (address, connections)
+}
+
 /// Up to the end of a head, byte by byte, so that nothing after it is read.
 pub async fn read_head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();

@@ -208,12 +208,7 @@ async fn a_request_that_may_have_a_body_says_that_it_has_none() {
 /// RFC 9110 section 8.6: h2 would send what is said, and clients take that for a broken answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_content_says_no_length() {
-    let address = raw_instance(|mut stream| async move {
-        while read_head(&mut stream).await.is_some() {
-            stream.write_all(b"HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n").await.unwrap();
-        }
-    })
-    .await;
+    let (address, _) = hasty("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", false).await;
     let bed = Bed::start(vec![cluster(&[address])]).await;
     let mut client = crate::h2::connect(&bed).await;
     let (parts, body) = crate::h2::answer(crate::h2::send(&mut client, crate::h2::request("GET", "http://x/"))).await;

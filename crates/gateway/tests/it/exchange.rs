@@ -1,8 +1,7 @@
 //! Requests and their answers in unusual orders: early answers, interim ones, expectations, clients and instances that break off.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,28 +10,6 @@ use weal_protocol::gateway::Unavailable;
 
 use crate::bed::*;
 use crate::raw::Recorder;
-
-/// Reads a head and nothing more, and answers. What remains of the request stays in its socket.
-async fn hasty(answer: &'static [u8], closes: bool) -> (SocketAddr, Arc<AtomicU32>) {
-    let connections = Arc::new(AtomicU32::new(0));
-    let count = Arc::clone(&connections);
-    let address = raw_instance(move |mut stream| {
-        let count = Arc::clone(&count);
-        async move {
-            count.fetch_add(1, Ordering::SeqCst);
-            while read_head(&mut stream).await.is_some() {
-                stream.write_all(answer).await.unwrap();
-                if closes {
-                    return;
-                }
-            }
-        }
-    })
-    .await;
-    (address, connections)
-}
-
-const EARLY: &[u8] = b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_before_the_end_of_the_request_leaves_a_connection_that_works_or_says_that_it_closes() {
@@ -343,7 +320,7 @@ async fn a_client_that_asks_first_is_told_to_go_on_by_the_instance() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_asks_first_and_is_refused_sends_no_body() {
-    let (address, connections) = hasty(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno", false).await;
+    let (address, connections) = hasty("HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno", false).await;
     let bed = Bed::start(vec![cluster(&[address])]).await;
     for _ in 0..2 {
         let mut client = bed.connect().await;

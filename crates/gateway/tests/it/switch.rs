@@ -76,15 +76,7 @@ async fn what_comes_before_the_answer_to_a_handshake_passes_on() {
         "101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello;",
     ] {
         let answer = format!("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 {last}");
-        let address = raw_instance(move |mut stream| {
-            let answer = answer.clone();
-            async move {
-                while read_head(&mut stream).await.is_some() {
-                    stream.write_all(answer.as_bytes()).await.unwrap();
-                }
-            }
-        })
-        .await;
+        let (address, _) = hasty(answer, false).await;
         let bed = Bed::start(vec![cluster(&[address])]).await;
         let mut client = bed.connect().await;
         client.send("GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n").await;
@@ -98,12 +90,7 @@ async fn what_comes_before_the_answer_to_a_handshake_passes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_early_answer_to_a_request_for_another_protocol_leaves_a_connection_that_works_or_says_that_it_closes() {
     // It reads no body: what comes of one is the start of the next head.
-    let address = raw_instance(|mut stream| async move {
-        while read_head(&mut stream).await.is_some() {
-            stream.write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno").await.unwrap();
-        }
-    })
-    .await;
+    let (address, _) = hasty(EARLY, false).await;
     for size in [20_000, 100_000] {
         let bed = Bed::start(vec![cluster(&[address])]).await;
         let mut client = bed.connect().await;

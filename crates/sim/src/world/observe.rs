@@ -107,23 +107,8 @@ impl World<'_> {
         if let Some((former, seen)) = self.held_back() {
             (flows, time) = (former.clone(), seen.time);
         }
-        Ok(GatewayCounters {
-            gateway: GATEWAY.into(),
-            started: self.measurements.gateway_began,
-            time,
-            version: self.gateway_version,
-            flows,
-            instances,
-            clusters,
-            connections: 0,
-            unrouted: 0,
-            malformed: 0,
-            abusive: 0,
-            errors: Vec::new(),
-            inner: Vec::new(),
-            inner_addresses: std::collections::BTreeMap::new(),
-            tls: Default::default(),
-        })
+        let counted = GatewayCounters::none(GATEWAY.into(), self.measurements.gateway_began, time);
+        Ok(GatewayCounters { version: self.gateway_version, flows, instances, clusters, ..counted })
     }
 
     /// What runs, with counters.
