@@ -21,7 +21,6 @@ pub(super) fn neutral(agent: AgentObservation) -> Observation {
         capabilities: agent.capabilities,
         nodes: agent.nodes.into_iter().map(node).collect(),
         instances,
-        jobs: Vec::new(),
         runs,
     }
 }
@@ -31,6 +30,7 @@ fn node(node: NodeCounters) -> NodeSeen {
         name: node.name,
         up: true,
         cpu_capacity: node.cpu_capacity,
+        is_slice: node.is_slice,
         memory_capacity: node.memory_capacity,
         cpu_seconds: node.cpu_seconds,
         memory_used: node.memory_used,

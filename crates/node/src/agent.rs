@@ -402,6 +402,7 @@ impl Agent {
         NodeCounters {
             name: node.name.clone(),
             cpu_capacity: node.cpu,
+            is_slice: node.cpu < weal_host::machine::cpus(),
             memory_capacity: node.memory,
             cpu_seconds: usage.cpu_seconds.unwrap_or_else(summed_cpu),
             memory_used: usage.memory.map_or_else(summed_memory, Bytes),

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobCommand, JobName, JobObservation, NodeName, NodeSpec, RunEnd,
+    Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobCommand, JobName, NodeName, NodeSpec, RunEnd,
     SleepCosts, Time,
 };
 
@@ -47,8 +47,6 @@ pub struct Observation {
     pub nodes: Vec<NodeSeen>,
     /// The instances, also those that ended until they are stopped.
     pub instances: Vec<InstanceSeen>,
-    /// The jobs, where the engine has a queue of its own, as a simulated one does. The loop adds those of the controller's queue.
-    pub jobs: Vec<JobObservation>,
     /// Runs of jobs, also those that ended until they are taken away.
     #[serde(default)]
     pub runs: Vec<RunSeen>,
@@ -162,6 +160,9 @@ pub struct NodeSeen {
     pub up: bool,
     /// CPU for instances and jobs.
     pub cpu_capacity: Cpu,
+    /// It is smaller than its machine: what runs on it spends a quota, on several processors at once.
+    #[serde(default)]
+    pub is_slice: bool,
     /// Memory for instances and jobs.
     pub memory_capacity: Bytes,
     /// CPU-seconds used by its instances since the node was set up.
@@ -183,6 +184,7 @@ impl NodeSeen {
             name: spec.name.clone(),
             up: true,
             cpu_capacity: spec.cpu,
+            is_slice: false,
             memory_capacity: spec.memory,
             cpu_seconds: 0.0,
             memory_used: Bytes(0),

@@ -256,6 +256,9 @@ pub struct NodeCounters {
     pub name: NodeName,
     /// CPU for instances.
     pub cpu_capacity: Cpu,
+    /// It is smaller than its machine: what runs on it spends a quota.
+    #[serde(default)]
+    pub is_slice: bool,
     /// Memory for instances.
     pub memory_capacity: Bytes,
     /// CPU-seconds used by its instances since the node was set up.

@@ -188,7 +188,7 @@ impl State {
     }
 
     fn job(&self, name: &JobName) -> Option<&JobObservation> {
-        self.engine.seen.as_ref()?.jobs.iter().find(|job| job.spec.name == *name)
+        self.queue.planned().iter().find(|job| job.spec.name == *name)
     }
 
     fn has_room_for(&self, pool: &PoolSpec, job: &JobObservation, nodes: &[NodeName]) -> bool {
@@ -211,7 +211,7 @@ impl State {
         let instances = self.engine.instances();
         let here = instances.iter().filter(|seen| seen.node == *node && seen.state.holds_memory());
         let held: Bytes = here.map(|seen| held_by(seen, capacity)).sum();
-        let jobs = self.engine.seen.iter().flat_map(|seen| &seen.jobs).filter(|job| Some(&job.spec.name) != without);
+        let jobs = self.queue.planned().iter().filter(|job| Some(&job.spec.name) != without);
         let jobs: Bytes = jobs.map(|job| memory_on(job, node)).sum();
         let coming: Bytes =
             self.operations.iter().map(|(target, operation)| self.coming(pool, node, target, &operation.action)).sum();

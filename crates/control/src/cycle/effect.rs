@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, EventKind, GatewayName, InstanceId, JobName, JobRecord, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan,
+    Action, AppName, EventKind, GatewayName, InstanceId, JobName, JobRecord, JobSpec, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan,
     PoolSpec, Report, Rung, Severity, Snapshot, Submitter, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
@@ -39,8 +39,6 @@ pub enum Input {
     Engine(Result<Observation, Refusal>),
     /// Instances changed their states.
     Events(Vec<InstanceEvent>),
-    /// Jobs came, went on or ended.
-    Jobs,
     /// The store writes again, or why it cannot.
     Store(Result<(), StoreProblem>),
     /// Somebody gave an order.
@@ -130,6 +128,11 @@ pub enum Order {
         /// The token by which it is handed in.
         #[serde(default)]
         submitter: Option<Submitter>,
+    },
+    /// Run a job that says all of itself, its name, goal and importance too, as one of a scenario does.
+    Run {
+        /// The job.
+        spec: Box<JobSpec>,
     },
     /// Do this to a job.
     Job {

@@ -32,7 +32,7 @@ impl State {
             return Err(Refusal::NotObserved);
         };
         let closed = self.operations.closed();
-        let known = Known { closed: &closed, seats: &self.seating.plan };
+        let known = Known { closed: &closed, seats: &self.seating.plan, jobs: self.queue.planned() };
         // As of the submission: a plan looks at no job before it is handed in.
         let snapshot = Snapshot { time: record.spec.submitted, ..present(measured, seen, &known) };
         if !record.after.is_empty() {

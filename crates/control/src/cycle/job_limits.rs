@@ -3,7 +3,8 @@
 //! A node that is smaller than the machine is a group with a quota for each 100 ms, and what runs in it spends that on several processors at once.
 //! Shares divide one processor, not a quota: a job of two threads spends it in a part of the period, and until the next one the applications on its
 //! node stand still with it, whatever their shares. So a job beside applications gets a limit: what plans may fill of the node, less what all others
-//! there are to have. It is never less than what the plan gives the job, and leaves to the job what nobody is to have.
+//! there are to have. It is never less than what the plan gives the job, and leaves to the job what nobody is to have. On a node as large as its
+//! machine there is no quota to spend: shares say who goes first at every moment, so a job may use all that the others leave.
 
 use weal_model::{Cpu, JobName, NodeName};
 use weal_protocol::engine::RunState;
@@ -20,11 +21,11 @@ impl State {
         Some(Cpu(least.max(speed.0)))
     }
 
-    /// CPU of a node that nobody else there is to have; `None` where no application runs.
+    /// CPU of a slice that nobody else there is to have; `None` on a node without a quota, and where no application runs.
     fn room_for_job(&self, name: &JobName, node: &NodeName) -> Option<f64> {
         let (pool, seen) = (self.pool()?, self.engine.seen.as_ref()?);
         let spec = pool.nodes.iter().find(|spec| spec.name == *node)?;
-        let measured = seen.nodes.iter().find(|seen| seen.name == *node).map_or(spec.cpu, |seen| seen.cpu_capacity);
+        let slice = seen.nodes.iter().find(|seen| seen.name == *node && seen.is_slice)?;
         let apps: Vec<f64> = seen
             .instances
             .iter()
@@ -37,7 +38,7 @@ impl State {
         let others = self.queue.open().filter(|other| other.record.spec.name != *name);
         let running = others.filter(|other| other.run.as_ref().is_some_and(|run| run.state == RunState::Running));
         let jobs: f64 = running.map(|other| other.speed.map_or(0.0, |cpu| cpu.0) * other.tasks_on(node) as f64).sum();
-        Some(spec.usable_cpu(measured).0 - apps.iter().sum::<f64>() - jobs)
+        Some(spec.usable_cpu(slice.cpu_capacity).0 - apps.iter().sum::<f64>() - jobs)
     }
 }
 
@@ -63,6 +64,11 @@ mod tests {
 
     /// The same on a node of which the config says that it has one core, and that was measured to have so many.
     fn limit_on(measured: f64, instances: &[(&str, InstanceState, f64)]) -> Option<Cpu> {
+        limit_of(true, measured, instances)
+    }
+
+    /// The same on a node that is a slice of its machine, or all of it.
+    fn limit_of(is_slice: bool, measured: f64, instances: &[(&str, InstanceState, f64)]) -> Option<Cpu> {
         let mut pool = PoolSpec::example();
         pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }];
         let pool = Arc::new(pool);
@@ -80,7 +86,7 @@ mod tests {
         let seen =
             |(id, state, _): &(&str, InstanceState, f64)| InstanceSeen { state: *state, ..InstanceSeen::example(id, "a", "n1") };
         let instances = instances.iter().map(seen).collect();
-        let nodes = vec![NodeSeen { cpu_capacity: Cpu(measured), ..NodeSeen::example(&pool.nodes[0]) }];
+        let nodes = vec![NodeSeen { cpu_capacity: Cpu(measured), is_slice, ..NodeSeen::example(&pool.nodes[0]) }];
         state.engine.seen = Some(Arc::new(Observation { nodes, instances, ..Observation::default() }));
         state.job_limit(&"a-1".into()).map(|limit| Cpu((limit.0 * 100.0).round() / 100.0))
     }
@@ -91,6 +97,11 @@ mod tests {
         assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25)]), Some(Cpu(0.45)), "0.9 - 0.25 - 0.2");
         assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25), ("web-2", InstanceState::Ready, 0.3)]), Some(Cpu(0.3)));
         assert_eq!(limit(&[("web-1", InstanceState::Suspended, 0.25)]), None, "who sleeps waits for nothing");
+    }
+
+    #[test]
+    fn a_whole_machine_has_no_quota_that_a_job_could_spend() {
+        assert_eq!(limit_of(false, 1.0, &[("web-1", InstanceState::Ready, 0.25)]), None);
     }
 
     #[test]

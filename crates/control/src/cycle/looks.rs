@@ -24,7 +24,7 @@ impl State {
         let counters = self.gateway.fresh_counters(now);
         if let Some(seen) = self.engine.seen.clone().filter(|_| self.engine.is_up && self.engine.look.has_ended(engine)) {
             let closed = self.operations.closed();
-            let known = Known { closed: &closed, seats: &self.seating.plan };
+            let known = Known { closed: &closed, seats: &self.seating.plan, jobs: self.queue.planned() };
             if let Some(snapshot) = self.measured.observer.observe(counters, seen, &known) {
                 self.measured.recent.handle_snapshot(&snapshot);
                 if decides && !snapshot.flows.is_empty() {

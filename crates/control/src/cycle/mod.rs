@@ -102,7 +102,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weal_model::{
-    AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobStatus, Plan, Report, Rung, ScheduleStatus,
+    AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobSpec, JobStatus, Plan, Report, Rung, ScheduleStatus,
     SeatPlan, Status, Submitter, Time,
 };
 use weal_protocol::Refusal;
@@ -154,7 +154,6 @@ impl Cycle {
             Input::Gateway(answer) => self.handle_gateway(now, answer),
             Input::Engine(answer) => self.handle_engine(now, answer),
             Input::Events(events) => self.handle_events(now, &events),
-            Input::Jobs => self.handle_jobs(now),
             Input::Store(answer) => self.handle_store(answer),
             Input::Order(Order::Sleep { app, rung }) => drop(self.handle_sleep(now, &app, rung)),
             Input::Order(Order::Wake { app }) => drop(self.handle_wake(now, &app)),
@@ -162,6 +161,7 @@ impl Cycle {
             Input::Order(Order::Submit { submission, submitter }) => {
                 drop(self.handle_submission(now, &submission, submitter.as_ref()));
             }
+            Input::Order(Order::Run { spec }) => drop(self.handle_job(now, *spec)),
             Input::Order(Order::Job { job, verb, by }) => drop(self.handle_job_order(now, &job, verb, by.as_ref())),
             Input::Done(done) => self.handle_done(now, done),
         }
@@ -223,10 +223,10 @@ impl Cycle {
     pub fn handle_engine(&mut self, now: Time, answer: Result<Observation, Refusal>) {
         self.0.engine.look.handle_end();
         match answer {
-            Ok(mut seen) => {
+            Ok(seen) => {
                 self.0.clear_problem("agent", &format!("{} answers again", self.0.engine.peer));
                 self.0.learned.handle_seen(&seen);
-                if self.0.queue.handle_seen(seen.time, &mut seen, &self.0.operations) {
+                if self.0.queue.handle_seen(seen.time, &seen, &self.0.operations) {
                     self.0.timers.schedule_plan(now);
                 }
                 self.0.engine.handle_seen(now, seen);
@@ -270,11 +270,6 @@ impl Cycle {
         }
         self.0.timers.schedule_plan(now);
         self.0.look(now);
-    }
-
-    /// Jobs came, went on or ended.
-    pub fn handle_jobs(&mut self, now: Time) {
-        self.0.timers.schedule_plan(now);
     }
 
     /// An effect was carried out, or could not be.
@@ -333,6 +328,16 @@ impl Cycle {
         submitter: Option<&Submitter>,
     ) -> Result<JobOrdered, Refusal> {
         let taken = self.0.take_submission(now, submission, submitter);
+        self.0.look(now);
+        taken
+    }
+
+    /// Takes in a job that says all of itself.
+    ///
+    /// # Errors
+    /// When one of its name is not over, or the jobs of an earlier controller could not be read.
+    pub fn handle_job(&mut self, now: Time, spec: JobSpec) -> Result<JobOrdered, Refusal> {
+        let taken = self.0.take_job(spec);
         self.0.look(now);
         taken
     }

@@ -36,6 +36,8 @@ pub(super) struct Known<'a> {
     pub closed: &'a BTreeSet<InstanceId>,
     /// The seats in force.
     pub seats: &'a SeatPlan,
+    /// The jobs that a plan may decide about, sorted by name.
+    pub jobs: &'a [JobObservation],
 }
 
 impl Observer {
@@ -69,7 +71,7 @@ impl Observer {
             nodes: nodes(&agent, before, window_s),
             instances: instances(&agent, gateway.as_deref(), known, |now| measured(now, before, window_s)),
             flows,
-            jobs: jobs(&agent),
+            jobs: known.jobs.to_vec(),
         };
         self.agent = Some(agent);
         self.gateway = gateway.or(self.gateway.take());
@@ -100,7 +102,7 @@ pub(super) fn present(snapshot: &Snapshot, agent: &Observation, known: &Known<'_
             (node.cpu_used, node.cpu_pressure) = (before.cpu_used, before.cpu_pressure);
         }
     }
-    Snapshot { time: agent.time, window_s: 0.0, nodes, instances, jobs: jobs(agent), ..snapshot.clone() }
+    Snapshot { time: agent.time, window_s: 0.0, nodes, instances, jobs: known.jobs.to_vec(), ..snapshot.clone() }
 }
 
 fn instances(
@@ -122,13 +124,6 @@ fn instances(
     let mut instances: Vec<_> = agent.instances.iter().map(seen).collect();
     instances.sort_by(|a, b| a.id.cmp(&b.id));
     instances
-}
-
-/// The jobs, sorted by name.
-fn jobs(agent: &Observation) -> Vec<JobObservation> {
-    let mut jobs = agent.jobs.clone();
-    jobs.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
-    jobs
 }
 
 /// The nodes of an engine that finds them itself, as a config would name them.
@@ -263,6 +258,7 @@ mod tests {
             name: name.into(),
             up: true,
             cpu_capacity: Cpu(1.0),
+            is_slice: false,
             memory_capacity: Bytes(1 << 30),
             cpu_seconds,
             memory_used: Bytes(0),
@@ -302,7 +298,7 @@ mod tests {
         observer.observe(
             Some(Arc::new(gateway)),
             Arc::new(agent),
-            &Known { closed: &BTreeSet::new(), seats: &SeatPlan::default() },
+            &Known { closed: &BTreeSet::new(), seats: &SeatPlan::default(), jobs: &[] },
         )
     }
 

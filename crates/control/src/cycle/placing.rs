@@ -40,7 +40,7 @@ impl State {
             return;
         };
         let closed = self.operations.closed();
-        let known = Known { closed: &closed, seats: &self.seating.plan };
+        let known = Known { closed: &closed, seats: &self.seating.plan, jobs: self.queue.planned() };
         let snapshot = self.measured.observer.refresh(&snapshot, &seen, &known);
         self.measured.snapshot = Some(snapshot.clone());
 

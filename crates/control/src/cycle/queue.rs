@@ -117,6 +117,8 @@ pub(super) struct Queue {
     next_write: u64,
     runs: Runs,
     unread: bool,
+    /// Those that a plan may decide about, by name, as the last look showed them.
+    planned: Vec<JobObservation>,
 }
 
 /// What an earlier controller has left.
@@ -162,6 +164,7 @@ impl Queue {
             next_write: 1,
             runs: left.runs,
             unread: left.unread,
+            planned: Vec::new(),
         };
         let mut records = left.records;
         records.sort_by_key(|record| record.number);
@@ -283,9 +286,8 @@ impl Queue {
         }
     }
 
-    /// Takes what the engine says of runs, and adds the jobs that a plan may decide about to its observation. True when one turns out to be
-    /// much more work than plans know, or much less.
-    pub fn handle_seen(&mut self, now: Time, seen: &mut Observation, operations: &Operations) -> bool {
+    /// Takes what the engine says of runs. True when a job turns out to be much more work than plans know, or much less.
+    pub fn handle_seen(&mut self, now: Time, seen: &Observation, operations: &Operations) -> bool {
         let mut is_surprised = false;
         let mut runs: BTreeMap<_, Vec<&RunSeen>> = BTreeMap::new();
         seen.runs.iter().for_each(|run| runs.entry((&run.job, run.attempt)).or_default().push(run));
@@ -302,8 +304,13 @@ impl Queue {
             is_surprised |= entry.run.is_some() && (entry.learn_work(&self.runs) | entry.find_stage());
         }
         let planned = self.open.values().filter(|entry| entry.is_planned(now));
-        seen.jobs.extend(planned.filter_map(|entry| entry.observation(operations)));
+        self.planned = planned.filter_map(|entry| entry.observation(operations)).collect();
         is_surprised
+    }
+
+    /// The jobs that a plan may decide about, sorted by name, as the last look at their runs showed them.
+    pub fn planned(&self) -> &[JobObservation] {
+        &self.planned
     }
 
     /// Runs that nobody wants any more: of jobs that are over or unknown, and former ones.

@@ -33,7 +33,7 @@ impl State {
             return;
         };
         let closed = self.operations.closed();
-        let known = Known { closed: &closed, seats: &self.seating.plan };
+        let known = Known { closed: &closed, seats: &self.seating.plan, jobs: self.queue.planned() };
         let snapshot = self.measured.observer.refresh(snapshot, &seen, &known);
         if !snapshot.flows.is_empty() {
             let decision = self.learned.reseat(&snapshot, &pool, &self.seating.plan);

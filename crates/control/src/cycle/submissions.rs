@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weal_model::naming::{LONGEST_NAME, is_name, job_name};
 use weal_model::{
-    ArrayPart, Bytes, ClassName, Cpu, Importance, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter, Time, Work,
+    ArrayPart, Bytes, ClassName, Cpu, Importance, JobCommand, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter, Time, Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ArrayRange, JobSubmission};
@@ -62,6 +62,20 @@ impl State {
         let write = self.write_jobs(&jobs);
         let job = jobs.into_iter().next().ok_or_else(|| bad("an array needs a job".to_owned()))?;
         Ok(JobOrdered { job, write, is_new: true, warnings })
+    }
+
+    /// Takes in a job that says all of itself, as one of a scenario does.
+    pub(super) fn take_job(&mut self, spec: JobSpec) -> Result<JobOrdered, Refusal> {
+        if self.queue.is_unread() {
+            return Err(Refusal::JobsUnread);
+        }
+        let job = spec.name.clone();
+        if self.queue.get(&job).is_some() {
+            return Err(bad(format!("a job called {job} is not over")));
+        }
+        self.queue.enter(JobRecord::new(self.queue.next_number(), spec, JobCommand::default()), Written::Submission);
+        let write = self.write_job(&job);
+        Ok(JobOrdered { is_new: true, ..JobOrdered::written(job, write) })
     }
 
     /// The job of an earlier submission with the same key by the same token: keys of different tokens do not meet.

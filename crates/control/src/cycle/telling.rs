@@ -61,7 +61,7 @@ impl State {
         if !seen.instances.iter().any(|seen| seen.state.is_asleep()) {
             return BTreeMap::new();
         }
-        let known = Known { closed: &self.operations.closed(), seats: &self.seating.plan };
+        let known = Known { closed: &self.operations.closed(), seats: &self.seating.plan, jobs: self.queue.planned() };
         let present = observe::present(snapshot, seen, &known);
         let is_free = |seen: &InstanceObservation| {
             !self.operations.contains_instance(&seen.id) && !self.sleep.resting.contains_key(&seen.app)

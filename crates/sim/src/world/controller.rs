@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Note, Start, StoredJobs};
+use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Note, Start};
 use weal_control::flow::controller::demand_curves;
 use weal_control::placement::{self, Iterations, Policy};
 use weal_control::profile::Profiles;
@@ -72,6 +72,7 @@ impl World<'_> {
     /// A controller begins, with what the former one has stored.
     pub fn start_controller(&mut self) {
         self.controller.cycle = Some(Cycle::new(self.now(), self.start()));
+        self.submit_again();
     }
 
     /// What a controller that begins now goes on from.
@@ -85,7 +86,7 @@ impl World<'_> {
             orders: self.controller.orders_kept.clone(),
             noted_until: self.controller.noted_until,
             job_costs: self.scenario.surroundings.job_costs(),
-            jobs: StoredJobs::default(),
+            jobs: self.controller.stored_jobs(),
         }
     }
 
@@ -155,8 +156,11 @@ impl World<'_> {
                 Input::Done(Done::Gateway(self.gateway_up.then_some(version).ok_or_else(gateway_away)))
             }
             Effect::ConfigureNodes(_) => Input::Done(Done::Nodes(Ok(()))),
-            Effect::Act { action, .. } => {
-                self.act(action);
+            Effect::Act { action, job, .. } => {
+                match job {
+                    Some(order) => self.act_on_job(&order),
+                    None => self.act(action),
+                }
                 return self.carry();
             }
             Effect::Update { starts, .. } => Input::Done(Done::Updated(Ok(starts.into_iter().map(done).collect()))),
@@ -190,8 +194,14 @@ impl World<'_> {
                 }
                 return;
             }
-            // Simulated jobs are in the engine's queue.
-            Effect::Keep(Kept::Plan(_) | Kept::Runs(_) | Kept::Schedules(_) | Kept::Jobs { .. }) | Effect::Show { .. } => return,
+            Effect::Keep(Kept::Runs(runs)) => return self.controller.runs = *runs,
+            Effect::Keep(Kept::Schedules(marks)) => return self.controller.schedules = *marks,
+            Effect::Keep(Kept::Jobs { records, write, .. }) => {
+                let jobs = records.iter().map(|record| record.spec.name.clone()).collect();
+                self.controller.keep_jobs(records);
+                Input::Done(Done::JobsKept { jobs, write, result: Ok(()) })
+            }
+            Effect::Keep(Kept::Plan(_)) | Effect::Show { .. } => return,
         };
         self.carry();
         self.controller.hear(answer);

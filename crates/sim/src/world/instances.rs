@@ -69,7 +69,7 @@ impl World<'_> {
         self.emit(Signal::State { instance, state });
     }
 
-    /// The engine is ordered to do something to an instance or a job. What cannot be done is refused at once.
+    /// The engine is ordered to do something to an instance. What cannot be done is refused at once.
     pub fn act(&mut self, action: Action) {
         match &action {
             Action::Start { instance, app, node } => {
@@ -94,7 +94,10 @@ impl World<'_> {
             | Action::SuspendJob { .. }
             | Action::ResumeJob { .. }
             | Action::MigrateJob { .. }
-            | Action::SetJobCpu { .. } => self.act_on_job(action),
+            | Action::SetJobCpu { .. } => {
+                let refusal = Some(Refusal::failed("the controller has no such job"));
+                self.emit(Signal::Acted { action, took_s: 0.0, refusal });
+            }
         }
     }
 

@@ -1,11 +1,14 @@
-//! Batch jobs: from when they come until they are done, as actions start, suspend, resume and move them.
+//! Batch jobs: what actions make of their runs, and what the engine tells of these. What is to become of a job is the business of the controller's
+//! queue, as in `weal up`.
 //!
 //! A task is a tenant of its node's machine, with as many threads as it can use cores. What the last plan gave it is its share: it may use
 //! what others leave, and they may what it does not use. A change takes the time that it costs; meanwhile the job makes no progress and holds its memory wherever it is, was, or will be.
 
+use weal_control::cycle::{Input, Order};
 use weal_control::jobs::ChangeKind;
-use weal_model::{Action, Bytes, Cpu, JobName, JobObservation, JobState, NodeName, Stage};
+use weal_model::{Action, Bytes, Cpu, JobName, JobState, NodeName, RunEnd, Stage};
 use weal_protocol::Refusal;
+use weal_protocol::engine::{JobOrder, RunSeen};
 
 use super::parts::event::{Event, TaskId};
 use super::parts::job::{FIRST_TENANT, Job, JobOperation, ROUNDING_S};
@@ -23,45 +26,76 @@ impl World<'_> {
         }
     }
 
+    /// Somebody hands a job in.
     pub fn submit(&mut self, job: usize) {
-        self.jobs.push(Job::new(self.to_come[job].clone()));
-        self.emit(Signal::Jobs);
+        let spec = self.to_come[job].clone();
+        self.jobs.push(Job::new(spec.clone()));
+        self.controller.hear(Input::Order(Order::Run { spec: Box::new(spec) }));
     }
 
-    /// The jobs that are not done, as the controller knows them, sorted by name.
-    pub fn observe_jobs(&self) -> Vec<JobObservation> {
-        let open = self.jobs.iter().filter(|job| !job.is_done());
-        let name = |node: usize| self.nodes[node].name.clone();
-        let mut seen: Vec<JobObservation> = open.map(|job| job.observation(self.done_by(job), name)).collect();
-        seen.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
-        seen
+    /// Whoever found no controller, or had no answer from one, hands the job in again.
+    pub fn submit_again(&mut self) {
+        let is_kept = |job: &&Job| self.controller.records.contains_key(&job.spec.name);
+        let not_taken: Vec<_> = self.jobs.iter().filter(|job| !is_kept(job)).map(|job| Box::new(job.spec.clone())).collect();
+        not_taken.into_iter().for_each(|spec| self.controller.hear(Input::Order(Order::Run { spec })));
+    }
+
+    /// The runs that there are, a task each, as the engine tells of them.
+    pub fn runs(&self) -> Vec<RunSeen> {
+        let have_run = self.jobs.iter().filter(|job| job.attempt > 0);
+        have_run.flat_map(|job| (0..job.nodes.len()).map(|task| self.run_seen(job, task))).collect()
+    }
+
+    fn run_seen(&self, job: &Job, task: usize) -> RunSeen {
+        let holds_memory = job.state == JobState::Running;
+        RunSeen {
+            job: job.spec.name.clone(),
+            attempt: job.attempt,
+            task: task as u32,
+            node: self.nodes[job.nodes[task]].name.clone(),
+            state: job.run_state(),
+            detail: String::new(),
+            since: job.since,
+            cpu_seconds: Some(self.done_by_task(job, task)),
+            memory_used: holds_memory.then_some(job.current().memory),
+            end: job.is_done().then_some(RunEnd::Code { code: 0 }),
+            progress: None,
+        }
     }
 
     /// Work that each task of a job has done, by the one that got least far.
     fn done_by(&self, job: &Job) -> f64 {
-        let processor = |task: usize| &self.nodes[job.nodes[task]].processor;
-        let now_s = self.now_s();
-        let left =
-            |(task, &left): (usize, &f64)| job.tenants.get(task).map_or(left, |&tenant| processor(task).left_of(now_s, tenant));
-        let most_left = job.left.iter().enumerate().map(left).fold(0.0, f64::max);
-        job.before() + (job.current().work.0 - most_left).max(0.0)
+        (0..job.left.len()).map(|task| self.done_by_task(job, task)).fold(f64::INFINITY, f64::min)
+    }
+
+    fn done_by_task(&self, job: &Job, task: usize) -> f64 {
+        let on_machine = |&tenant: &usize| self.nodes[job.nodes[task]].processor.left_of(self.now_s(), tenant);
+        let left = job.tenants.get(task).map_or(job.left[task], on_machine);
+        job.before() + (job.current().work.0 - left).max(0.0)
     }
 
     /// The engine is ordered to do something to a job. What cannot be done is refused at once.
-    pub fn act_on_job(&mut self, action: Action) {
+    pub fn act_on_job(&mut self, order: &JobOrder) {
+        let action = order.action.clone();
         let (name, to, change) = match &action {
             Action::StartJob { job, nodes } => (job, Some(nodes), ChangeKind::Start),
+            Action::ResumeJob { job, .. } if self.unpause_job(job) => {
+                return self.emit(Signal::Acted { action, took_s: 0.0, refusal: None });
+            }
             Action::ResumeJob { job, nodes } => (job, Some(nodes), ChangeKind::Resume),
             Action::MigrateJob { job, nodes } => (job, Some(nodes), ChangeKind::Migrate),
             Action::SuspendJob { job } => (job, None, ChangeKind::Suspend),
             Action::SetJobCpu { job, cpu } => {
-                let refusal = (!self.set_job_cpu(job, *cpu)).then(|| not_now(job));
+                let refusal = (!self.set_job_cpu(job, *cpu, order.limit)).then(|| not_now(job));
                 return self.emit(Signal::Acted { action, took_s: 0.0, refusal });
             }
-            // Nobody gives a simulated queue orders.
-            Action::PauseJob { job } | Action::EndJob { job, .. } => {
-                let refusal = Some(not_now(job));
+            Action::PauseJob { job } => {
+                let refusal = (!self.pause_job(job)).then(|| not_now(job));
                 return self.emit(Signal::Acted { action, took_s: 0.0, refusal });
+            }
+            Action::EndJob { job, attempt } => {
+                self.end_run(job, *attempt);
+                return self.emit(Signal::Acted { action, took_s: 0.0, refusal: None });
             }
             Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => return,
         };
@@ -71,7 +105,11 @@ impl World<'_> {
             ChangeKind::Migrate | ChangeKind::Suspend => JobState::Running,
         };
         let can = change != ChangeKind::Suspend || self.scenario.surroundings.has_swap();
-        let open = self.open_job(name).filter(|&index| self.jobs[index].state == wanted && self.jobs[index].operation.is_none());
+        if let Some(refusal) = self.unknown_work(name) {
+            return self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(refusal) });
+        }
+        let is_free = |job: &Job| job.state == wanted && job.operation.is_none() && !job.paused;
+        let open = self.open_job(name).filter(|&index| is_free(&self.jobs[index]));
         let open = open.filter(|_| can);
         let to = to.map(|names| names.iter().filter_map(|name| self.node_called(name)).collect::<Vec<usize>>());
         let fits = |index: usize| {
@@ -79,12 +117,60 @@ impl World<'_> {
             to.as_ref().is_none_or(enough)
         };
         match open.filter(|&index| fits(index)) {
-            Some(index) => self.operate_on_job(index, change, to, action),
+            Some(index) => {
+                self.jobs[index].attempt = order.attempt;
+                self.operate_on_job(index, change, to, action);
+            }
             None => {
                 let refusal = not_now(name);
                 self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(refusal) });
             }
         }
+    }
+
+    /// Knows a job of which only the controller knew until now, as one of a schedule. Why it cannot run, where nothing says how much work it is.
+    fn unknown_work(&mut self, name: &JobName) -> Option<Refusal> {
+        if self.jobs.iter().any(|job| job.spec.name == *name) {
+            return None;
+        }
+        let spec = self.controller.records.get(name).map(|record| &record.spec);
+        match spec.filter(|spec| spec.stages.iter().all(|stage| stage.work.0 > 0.0)) {
+            Some(spec) => self.jobs.push(Job::new(spec.clone())),
+            None => {
+                let detail = format!("nothing says how much work {name} is, so it cannot be simulated: give it `work`");
+                return Some(Refusal::StartFailed { detail });
+            }
+        }
+        None
+    }
+
+    /// Ends a run, and takes away what is left of it.
+    fn end_run(&mut self, name: &JobName, attempt: u32) {
+        let Some(index) = self.jobs.iter().position(|job| job.spec.name == *name && job.attempt == attempt) else { return };
+        self.halt(index);
+        let entry = &mut self.jobs[index];
+        if entry.is_done() {
+            (entry.attempt, entry.nodes) = (0, Vec::new());
+        } else {
+            *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };
+        }
+    }
+
+    fn pause_job(&mut self, name: &JobName) -> bool {
+        let runs = |job: &Job| job.state == JobState::Running && job.operation.is_none();
+        let Some(index) = self.open_job(name).filter(|&index| runs(&self.jobs[index])) else { return false };
+        self.halt(index);
+        (self.jobs[index].paused, self.jobs[index].since) = (true, self.its_time());
+        self.emit(Signal::Job { job: index });
+        true
+    }
+
+    fn unpause_job(&mut self, name: &JobName) -> bool {
+        let Some(index) = self.open_job(name).filter(|&index| self.jobs[index].paused) else { return false };
+        (self.jobs[index].paused, self.jobs[index].since) = (false, self.its_time());
+        self.compute(index);
+        self.emit(Signal::Job { job: index });
+        true
     }
 
     fn open_job(&self, name: &JobName) -> Option<usize> {
@@ -104,9 +190,9 @@ impl World<'_> {
         })
     }
 
-    fn set_job_cpu(&mut self, name: &JobName, cpu: Cpu) -> bool {
+    fn set_job_cpu(&mut self, name: &JobName, cpu: Cpu, limit: Option<Cpu>) -> bool {
         let Some(index) = self.open_job(name).filter(|&index| self.jobs[index].state == JobState::Running) else { return false };
-        self.jobs[index].speed = cpu.0;
+        (self.jobs[index].speed, self.jobs[index].limit) = (cpu.0, limit.map_or(f64::INFINITY, |limit| limit.0));
         self.share_out(index);
         true
     }
@@ -116,7 +202,7 @@ impl World<'_> {
         let now_s = self.now_s();
         let job = &self.jobs[job];
         let (share, most, places) =
-            (job.pace(), job.current().max_speed.0, job.tenants.iter().copied().zip(job.nodes.iter().copied()));
+            (job.pace(), job.current().max_speed.0.min(job.limit), job.tenants.iter().copied().zip(job.nodes.iter().copied()));
         for (tenant, node) in places.collect::<Vec<_>>() {
             self.nodes[node].processor.set_share(now_s, tenant, share, Some(most));
             self.mark_dirty(node);
@@ -124,7 +210,7 @@ impl World<'_> {
     }
 
     fn operate_on_job(&mut self, index: usize, change: ChangeKind, to: Option<Vec<usize>>, action: Action) {
-        let now_s = self.now_s();
+        let (now_s, since) = (self.now_s(), self.its_time());
         self.halt(index);
         let costs = self.scenario.surroundings.job_costs();
         let entry = &self.jobs[index];
@@ -144,6 +230,7 @@ impl World<'_> {
             }
         }
         entry.version += 1;
+        entry.since = since;
         entry.operation = Some(JobOperation { change, leaves, fails, began_s: now_s, ordered: Some(action) });
         let (version, mut on) = (entry.version, entry.nodes.clone());
         on.dedup();
@@ -153,11 +240,15 @@ impl World<'_> {
 
     /// What was being done to a job is done, or has failed.
     pub fn job_changed(&mut self, index: usize) {
+        let since = self.its_time();
         let entry = &mut self.jobs[index];
         let Some(JobOperation { change, leaves, fails, began_s, ordered }) = entry.operation.take() else { return };
+        entry.since = since;
         match (change, fails) {
             (ChangeKind::Suspend, false) => (entry.state, entry.speed) = (JobState::Suspended, 0.0),
-            (ChangeKind::Start, true) => (entry.state, entry.nodes, entry.speed) = (JobState::Pending, Vec::new(), 0.0),
+            (ChangeKind::Start, true) => {
+                (entry.state, entry.attempt, entry.nodes, entry.speed) = (JobState::Pending, 0, Vec::new(), 0.0);
+            }
             // Its image may be anywhere, so that it is where it would have been.
             (ChangeKind::Resume | ChangeKind::MoveAndResume, true) => (entry.state, entry.speed) = (JobState::Suspended, 0.0),
             (ChangeKind::Migrate, true) => entry.nodes = leaves,
@@ -170,7 +261,7 @@ impl World<'_> {
             let refusal = fails.then(|| Refusal::failed("the simulated machine failed"));
             self.emit(Signal::Acted { action, took_s: self.now_s() - began_s, refusal });
         }
-        self.emit(Signal::Jobs);
+        self.emit(Signal::Job { job: index });
     }
 
     /// Puts the tasks of a job on the machines.
@@ -216,19 +307,18 @@ impl World<'_> {
             return;
         }
         self.halt(index);
-        let now_s = self.now_s();
+        let (now_s, since) = (self.now_s(), self.its_time());
         let entry = &mut self.jobs[index];
         entry.stage += 1;
         if entry.stage < entry.spec.stages.len() {
             return self.begin_stage(index);
         }
-        (entry.state, entry.finished_s, entry.speed) = (JobState::Completed, Some(now_s), 0.0);
+        (entry.state, entry.since, entry.finished_s, entry.speed) = (JobState::Completed, since, Some(now_s), 0.0);
         let end = entry.end();
-        entry.nodes.clear();
         self.oracle_job_done(index);
         let late = if now_s > end.deadline_s { format!(", {:.0} s late", now_s - end.deadline_s) } else { String::new() };
         self.recorder.note(now_s, false, format!("job {} is done{late}", end.name));
-        self.emit(Signal::Jobs);
+        self.emit(Signal::Job { job: index });
     }
 
     /// Goes on with the stage that a job has come to, if there is room for it where it is; else it waits for a plan.
@@ -251,15 +341,15 @@ impl World<'_> {
             let text = format!("job {} waits: there is not enough room for its next stage", entry.spec.name);
             self.recorder.note(self.now_s(), false, text);
         }
-        self.emit(Signal::Jobs);
+        self.emit(Signal::Job { job: index });
     }
 
-    /// Jobs that have something on a node which is gone begin anew.
+    /// The runs of jobs that have something on a node which is gone are lost, and so is how they ended where no controller has written that down.
     pub fn lose_jobs(&mut self, node: usize) {
         for index in 0..self.jobs.len() {
             let entry = &self.jobs[index];
             let leaves = entry.operation.iter().flat_map(|operation| &operation.leaves);
-            if entry.is_done() || !entry.nodes.iter().chain(leaves).any(|&at| at == node) {
+            if entry.attempt == 0 || !entry.nodes.iter().chain(leaves).any(|&at| at == node) {
                 continue;
             }
             let done = self.done_by(entry);
@@ -271,6 +361,7 @@ impl World<'_> {
             *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };
             let text = format!("job {} lost {done:.0} s of work with {} and begins anew", entry.spec.name, self.nodes[node].name);
             self.recorder.note(self.now_s(), false, text);
+            self.emit(Signal::Job { job: index });
         }
     }
 
@@ -296,7 +387,8 @@ impl World<'_> {
             {
                 findings.push(format!("job {name} runs on {} nodes that are up, and has {tasks} tasks", job.nodes.len()));
             }
-            if job.computes() != (job.state == JobState::Running && job.operation.is_none()) || job.tenants.len() > tasks {
+            let is_to_compute = job.state == JobState::Running && job.operation.is_none() && !job.paused;
+            if job.computes() != is_to_compute || job.tenants.len() > tasks {
                 findings.push(format!("job {name} is {:?} with {} tasks on the machines", job.state, job.tenants.len()));
             }
             if done < job.seen_done - ROUNDING_S {

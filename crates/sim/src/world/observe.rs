@@ -35,7 +35,7 @@ impl World<'_> {
             })
             .collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        Snapshot { time: self.now(), nodes, instances, jobs: self.observe_jobs(), ..Snapshot::default() }
+        Snapshot { time: self.now(), nodes, instances, ..Snapshot::default() }
     }
 
     fn instance_truth(&self, instance: &Instance) -> InstanceObservation {
@@ -114,7 +114,6 @@ impl World<'_> {
     /// What runs, with counters.
     pub fn observation(&mut self) -> Observation {
         let (now_s, time) = (self.now_s(), self.its_time());
-        let jobs = self.observe_jobs();
         let mut nodes = Vec::with_capacity(self.nodes.len());
         for number in 0..self.nodes.len() {
             let memory_used = self.memory_held(number);
@@ -125,6 +124,7 @@ impl World<'_> {
                 name: node.name.clone(),
                 up: node.up,
                 cpu_capacity: spec.cpu,
+                is_slice: self.cores.is_some(),
                 memory_capacity: spec.memory,
                 cpu_seconds: measured.unwrap_or(f64::NAN),
                 memory_used,
@@ -136,7 +136,7 @@ impl World<'_> {
         let present = (0..self.instances.len()).filter(|&index| self.instances[index].state != InstanceState::Stopped);
         let instances = present.collect::<Vec<_>>().into_iter().map(|index| self.instance_seen(index, now_s)).collect();
         let capabilities = self.capabilities();
-        let mut seen = Observation { began: Time::ZERO, time, capabilities, nodes, instances, jobs, runs: Vec::new() };
+        let mut seen = Observation { began: Time::ZERO, time, capabilities, nodes, instances, runs: self.runs() };
         if let Some((_, former)) = self.held_back() {
             hold_back(&mut seen, former);
         }

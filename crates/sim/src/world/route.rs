@@ -4,7 +4,7 @@
 use weal_control::cycle::{Done, Input};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::RequestOutcome;
-use weal_model::{Action, InstanceState};
+use weal_model::{Action, InstanceState, naming};
 use weal_protocol::Refusal;
 use weal_protocol::engine::ActionOutcome;
 use weal_protocol::node::InstanceEvent;
@@ -35,7 +35,7 @@ impl World<'_> {
             Signal::WakeRefused { app } => self.handle_wake_refused(app),
             Signal::State { instance, state } => self.push_state(instance, state),
             Signal::Acted { action, took_s, refusal } => self.push_outcome(action, took_s, refusal),
-            Signal::Jobs => self.controller.hear(Input::Jobs),
+            Signal::Job { job } => self.push_job(job),
         }
     }
 
@@ -72,6 +72,24 @@ impl World<'_> {
         if self.controller.cycle.is_some() {
             self.controller.noted_until = time;
         }
+        self.controller.hear(Input::Events(vec![event]));
+    }
+
+    /// The run of a job has changed: the controller hears of it.
+    fn push_job(&mut self, job: usize) {
+        let (time, job) = (self.its_time(), &self.jobs[job]);
+        let node = job.nodes.first().map_or_else(|| "".into(), |&node| self.nodes[node].name.clone());
+        self.controller.events += 1;
+        let event = InstanceEvent {
+            id: self.controller.events,
+            time,
+            instance: naming::task_id(&job.spec.name, job.attempt, 0),
+            app: naming::job_account(&job.spec.name),
+            node,
+            state: InstanceState::Ready,
+            detail: String::new(),
+            job: Some(job.spec.name.clone()),
+        };
         self.controller.hear(Input::Events(vec![event]));
     }
 

@@ -133,6 +133,7 @@ mod tests {
                 name: "n1".into(),
                 up: true,
                 cpu_capacity: Cpu(2.0),
+                is_slice: false,
                 memory_capacity: Bytes::gib(1),
                 cpu_seconds: of_node,
                 memory_used: Bytes(0),

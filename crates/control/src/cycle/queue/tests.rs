@@ -39,9 +39,9 @@ fn queue(records: Vec<JobRecord>) -> Queue {
 
 /// What plans are shown of the queue while `runs` are there.
 fn shown(queue: &mut Queue, runs: Vec<RunSeen>) -> Vec<(JobName, JobState)> {
-    let mut seen = Observation { runs, ..Observation::default() };
-    queue.handle_seen(Time(10), &mut seen, &Operations::default());
-    seen.jobs.into_iter().map(|job| (job.spec.name, job.state)).collect()
+    let seen = Observation { runs, ..Observation::default() };
+    queue.handle_seen(Time(10), &seen, &Operations::default());
+    queue.planned().iter().map(|job| (job.spec.name.clone(), job.state)).collect()
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn a_clock_that_is_set_back_does_not_put_off_the_next_run() {
     entry.conclude(noon, RunEnd::Code { code: 1 }, "");
     entry.written = Written::Yes;
     let mut planned = |now: Time| {
-        let mut seen = Observation::default();
-        queue.handle_seen(now, &mut seen, &Operations::default());
-        (seen.jobs.len(), queue.next_retry(now).is_some())
+        let seen = Observation::default();
+        queue.handle_seen(now, &seen, &Operations::default());
+        (queue.planned().len(), queue.next_retry(now).is_some())
     };
     assert_eq!(planned(noon), (0, true), "it waits two seconds");
     assert_eq!(planned(Time::from_secs_f64(43_203.0)), (1, false));
@@ -148,9 +148,9 @@ fn progress_that_a_job_writes_tells_its_work_and_a_surprise_is_told_once() {
     queue.get_mut(&"a-1".into()).unwrap().record.spec.stages[0].work = Work(10.0);
     let mut look = |used: f64, progress: Option<f64>| {
         let run = RunSeen { cpu_seconds: Some(used), progress, ..run("a-1", 1, RunState::Running) };
-        let mut seen = Observation { runs: vec![run], ..Observation::default() };
-        let is_surprised = queue.handle_seen(Time(10), &mut seen, &Operations::default());
-        (is_surprised, seen.jobs[0].spec.stages[0].work.0)
+        let seen = Observation { runs: vec![run], ..Observation::default() };
+        let is_surprised = queue.handle_seen(Time(10), &seen, &Operations::default());
+        (is_surprised, queue.planned()[0].spec.stages[0].work.0)
     };
     assert_eq!(look(1.0, None), (true, 10.0), "plans know nothing before");
     assert_eq!(look(2.0, Some(0.01)), (false, 10.0), "too early to tell");
@@ -224,9 +224,9 @@ fn orders_to_a_gang_are_orders_to_each_of_its_tasks() {
     assert_eq!(queue.order(&start, &[]).unwrap().tasks, [0, 1, 2]);
     let states = [(RunState::Running, None), (RunState::Ended, Some(RunEnd::Code { code: 0 })), (RunState::Running, None)];
     let runs = gang(1, &states);
-    let mut seen = Observation { runs: runs.clone(), ..Observation::default() };
-    queue.handle_seen(Time(10), &mut seen, &Operations::default());
-    assert_eq!((seen.jobs[0].nodes.as_slice(), seen.jobs[0].done), (nodes.as_slice(), Work(3.0)));
+    let seen = Observation { runs: runs.clone(), ..Observation::default() };
+    queue.handle_seen(Time(10), &seen, &Operations::default());
+    assert_eq!((queue.planned()[0].nodes.as_slice(), queue.planned()[0].done), (nodes.as_slice(), Work(3.0)));
     for action in [Action::PauseJob { job: "g-1".into() }, Action::SetJobCpu { job: "g-1".into(), cpu: Cpu(0.5) }] {
         assert_eq!(queue.order(&action, &runs).unwrap().tasks, [0, 2], "one has ended and takes no orders");
     }
@@ -247,13 +247,13 @@ fn a_job_whose_state_is_saved_goes_on_from_there_on_any_node() {
     entry.written = Written::Yes;
     assert_eq!((entry.record.attempt, entry.record.retries, entry.record.lost), (2, 0, 0), "that was nobody's fault");
     let kept = entry.record.clone();
-    let mut seen = Observation::default();
-    queue.handle_seen(Time(30), &mut seen, &Operations::default());
-    assert_eq!((seen.jobs[0].state, seen.jobs[0].done), (JobState::Pending, Work(3.0)), "what it has done counts");
+    let seen = Observation::default();
+    queue.handle_seen(Time(30), &seen, &Operations::default());
+    assert_eq!((queue.planned()[0].state, queue.planned()[0].done), (JobState::Pending, Work(3.0)), "what it has done counts");
     assert_eq!(queue.order(&start, &[]).unwrap().command.run, ["restore"]);
     let again = RunSeen { cpu_seconds: Some(2.0), ..run("s-1", 2, RunState::Running) };
     let mut next = Queue::new(StoredJobs { records: vec![kept], ..StoredJobs::default() });
-    let mut seen = Observation { runs: vec![again], ..Observation::default() };
-    next.handle_seen(Time(40), &mut seen, &Operations::default());
-    assert_eq!(seen.jobs[0].done, Work(5.0), "a controller that comes next knows it too");
+    let seen = Observation { runs: vec![again], ..Observation::default() };
+    next.handle_seen(Time(40), &seen, &Operations::default());
+    assert_eq!(next.planned()[0].done, Work(5.0), "a controller that comes next knows it too");
 }

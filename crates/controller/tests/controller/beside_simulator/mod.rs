@@ -215,7 +215,7 @@ impl Run {
             }
             Input::Order(order) => return Some(self.give(order)),
             Input::Done(done) => self.answer(done),
-            Input::Config(_) | Input::Jobs | Input::Store(_) => panic!("the scenario has none: {input:?}"),
+            Input::Config(_) | Input::Store(_) => panic!("the scenario has none: {input:?}"),
         }
         None
     }
@@ -267,7 +267,7 @@ impl Run {
             Order::Sleep { app, rung } => {
                 (format!("/v1/apps/{app}/sleep"), serde_json::to_string(&weal_protocol::controller::SleepOrder { rung: *rung }))
             }
-            Order::App { .. } | Order::Submit { .. } | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
+            Order::App { .. } | Order::Submit { .. } | Order::Run { .. } | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
             Order::Wake { app } => (format!("/v1/apps/{app}/wake"), Ok(String::new())),
         };
         tokio::spawn(async move { local(&socket, "POST", &path, body.unwrap()).await })

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_control::cycle::{AppOrders, Config, Cycle, Effect, Input, Order};
+use weal_control::cycle::{AppOrders, Config, Cycle, Effect, Input, Marks, Order, StoredJobs};
+use weal_control::jobs::Runs;
 use weal_control::profile::Profiles;
-use weal_model::{AppName, Cpu, InstanceId, Rung, SeatPlan, Time, naming};
+use weal_model::{AppName, Cpu, InstanceId, JobName, JobRecord, Rung, SeatPlan, Time, naming};
 use weal_protocol::engine::Revision;
 
 use super::decisions::DecisionStep;
@@ -23,6 +24,10 @@ pub struct Controller {
     pub profiles: Profiles,
     pub resting: BTreeMap<AppName, Option<Rung>>,
     pub orders_kept: AppOrders,
+    /// All jobs that were ever taken.
+    pub records: BTreeMap<JobName, JobRecord>,
+    pub runs: Runs,
+    pub schedules: Marks,
     /// What each application was before its last deploy.
     before: BTreeMap<AppName, Revision>,
     /// Events up to here were noted by it.
@@ -54,6 +59,9 @@ impl Controller {
             profiles: Profiles::default(),
             resting: BTreeMap::new(),
             orders_kept: AppOrders::default(),
+            records: BTreeMap::new(),
+            runs: Runs::default(),
+            schedules: Marks::default(),
             before: BTreeMap::new(),
             noted_until: Time::ZERO,
             inbox: VecDeque::new(),
@@ -64,6 +72,22 @@ impl Controller {
             timer_grain: Duration::ZERO,
             orders: Vec::new(),
             recorded: None,
+        }
+    }
+
+    /// Its store has these from now on.
+    pub fn keep_jobs(&mut self, records: Vec<JobRecord>) {
+        self.records.extend(records.into_iter().map(|record| (record.spec.name.clone(), record)));
+    }
+
+    /// The jobs, as a controller that begins now finds them.
+    pub fn stored_jobs(&self) -> StoredJobs {
+        StoredJobs {
+            records: self.records.values().cloned().collect(),
+            highest: self.records.values().map(|record| record.number).max().unwrap_or(0),
+            runs: self.runs.clone(),
+            schedules: self.schedules.clone(),
+            unread: false,
         }
     }
 

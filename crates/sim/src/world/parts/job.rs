@@ -1,7 +1,8 @@
-//! A job: its state, how far it is, and what is being done to it.
+//! A job's run as the machines have it: its state, how far it is, and what is being done to it.
 
 use weal_control::jobs::ChangeKind;
-use weal_model::{Action, Bytes, Cpu, JobObservation, JobSpec, JobState, NodeName, Stage, Work};
+use weal_model::{Action, Bytes, JobObservation, JobSpec, JobState, Stage, Time, Work};
+use weal_protocol::engine::RunState;
 use weal_scenario::report::JobEnd;
 
 /// Tenants of machines from here on are tasks of jobs; below, instances.
@@ -13,7 +14,13 @@ pub const ROUNDING_S: f64 = 1e-6;
 #[derive(Debug, Clone)]
 pub struct Job {
     pub spec: JobSpec,
+    /// Which of its runs the engine has, from 1; 0 while it has none.
+    pub attempt: u32,
     pub state: JobState,
+    /// Since when, by the engine's clock.
+    pub since: Time,
+    /// Somebody has paused it: it keeps its memory.
+    pub paused: bool,
     /// Where its tasks run, or were when it was suspended; empty while it waits.
     pub nodes: Vec<usize>,
     /// The stage that it is in.
@@ -26,6 +33,8 @@ pub struct Job {
     pub threads: Vec<u32>,
     /// CPU per task.
     pub speed: f64,
+    /// The most CPU per task.
+    pub limit: f64,
     /// What is being done to it.
     pub operation: Option<JobOperation>,
     /// Counts what is done to it.
@@ -53,17 +62,33 @@ impl Job {
         let (work, tasks) = (spec.stages[0].work.0, spec.tasks as usize);
         Self {
             spec,
+            attempt: 0,
             state: JobState::Pending,
+            since: Time::ZERO,
+            paused: false,
             nodes: Vec::new(),
             stage: 0,
             left: vec![work; tasks],
             tenants: Vec::new(),
             threads: Vec::new(),
             speed: 0.0,
+            limit: f64::INFINITY,
             operation: None,
             version: 0,
             finished_s: None,
             seen_done: 0.0,
+        }
+    }
+
+    /// What its run does, as the engine tells it.
+    pub fn run_state(&self) -> RunState {
+        let is_under_way = self.operation.as_ref().is_some_and(|operation| operation.change != ChangeKind::Suspend);
+        match self.state {
+            JobState::Running if is_under_way => RunState::Starting,
+            JobState::Running if self.paused => RunState::Paused,
+            JobState::Running => RunState::Running,
+            JobState::Pending | JobState::Suspended => RunState::Suspended,
+            JobState::Completed => RunState::Ended,
         }
     }
 
@@ -117,17 +142,9 @@ impl Job {
 
     /// What completion at `finished_s` is worth (Carrera 5.8).
     pub fn utility_at(&self, finished_s: f64) -> f64 {
-        weal_control::jobs::Job::observed(&self.observation(0.0, |_| "".into()), |_| None).utility(finished_s)
-    }
-
-    pub fn observation(&self, done: f64, name: impl Fn(usize) -> NodeName) -> JobObservation {
-        JobObservation {
-            spec: self.spec.clone(),
-            state: self.state,
-            done: Work(done),
-            nodes: self.nodes.iter().map(|&node| name(node)).collect(),
-            cpu: (self.state == JobState::Running).then_some(Cpu(self.speed)),
-        }
+        let nothing_done =
+            JobObservation { spec: self.spec.clone(), state: self.state, done: Work(0.0), nodes: Vec::new(), cpu: None };
+        weal_control::jobs::Job::observed(&nothing_done, |_| None).utility(finished_s)
     }
 
     /// What came of it.

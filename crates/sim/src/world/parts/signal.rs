@@ -24,6 +24,6 @@ pub enum Signal {
     State { instance: usize, state: InstanceState },
     /// What became of an action that the controller had ordered.
     Acted { action: Action, took_s: f64, refusal: Option<Refusal> },
-    /// A job has come, or has changed.
-    Jobs,
+    /// The run of a job has changed.
+    Job { job: usize },
 }
