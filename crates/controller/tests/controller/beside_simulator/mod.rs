@@ -28,8 +28,8 @@ use weal_control::jobs::Costs;
 use weal_controller::record::{Line, digest};
 use weal_controller::store::{Store, StoredConfig};
 use weal_controller::{Options, RECORDING};
-use weal_model::{Action, Rung, Time};
-use weal_protocol::controller::ApiError;
+use weal_model::{Action, Bytes, Rung, Target, Time};
+use weal_protocol::controller::{ApiError, JobSubmission, JobVerb};
 use weal_scenario::Scenario;
 use weal_sim::world::{DecisionStep, Decisions, OrderAnswer, decisions};
 
@@ -60,16 +60,32 @@ fn simulated() -> Decisions {
     let pool = weal_config::parse(CONFIG, "weal.toml", &weal_controller::machine()).unwrap().spec;
     let scenario = Scenario::parse(SCENARIO, weal_scenario::no_files).unwrap().with_pool(pool).unwrap();
     let sleep = |app: &str| Order::Sleep { app: app.into(), rung: None };
+    let job = |verb| Order::Job { job: "build-1".into(), verb, by: None };
     // Beside the moments at which timers ring: which of the two comes first is chance in a real pool.
     let orders = [
         (10.3004, sleep("blog")),
         (12.7004, Order::Wake { app: "blog".into() }),
+        (20.3004, Order::Submit { submission: Box::new(build()), submitter: None }),
+        (27.3004, job(JobVerb::Pause)),
+        (31.3004, job(JobVerb::Resume)),
         (71.5004, sleep("shop")),
         (72.3004, Order::Wake { app: "shop".into() }),
         (95.3004, Order::Sleep { app: "blog".into(), rung: Some(Rung::Suspended) }),
         (110.3004, Order::Wake { app: "blog".into() }),
     ];
     decisions(&scenario, &orders).unwrap()
+}
+
+/// A job that is small beside the applications.
+fn build() -> JobSubmission {
+    JobSubmission {
+        run: vec!["make".into()],
+        name: Some("build".into()),
+        memory: Some(Bytes::mib(64)),
+        work_s: Some(12.0),
+        done_within_s: Some(60.0),
+        ..JobSubmission::default()
+    }
 }
 
 /// What the scenario is for happens in it: a comparison of nothing would hold.
@@ -84,11 +100,23 @@ fn assert_covers(simulated: &Decisions) {
         ("starts", acts(|action| matches!(action, Action::Start { .. }))),
         ("sleeps", acts(|action| matches!(action, Action::Sleep { .. }))),
         ("resumes", acts(|action| matches!(action, Action::Resume { .. }))),
+        ("orders to runs of jobs", effects().filter(|effect| matches!(effect, Effect::Act { job: Some(_), .. })).count()),
+        ("jobs kept", effects().filter(|effect| matches!(effect, Effect::Keep(Kept::Jobs { .. }))).count()),
         ("answers", simulated.steps.iter().filter(|step| step.answer.is_some()).count()),
     ]);
-    let least = [500, 30, 50, 20, 3, 5, 1, 6];
-    let names = ["steps", "plans", "gateway configs", "shares", "starts", "sleeps", "resumes", "answers"];
-    for (name, least) in names.into_iter().zip(least) {
+    let least = [
+        ("steps", 500),
+        ("plans", 30),
+        ("gateway configs", 50),
+        ("shares", 20),
+        ("starts", 3),
+        ("sleeps", 5),
+        ("resumes", 1),
+        ("orders to runs of jobs", 5),
+        ("jobs kept", 5),
+        ("answers", 6),
+    ];
+    for (name, least) in least {
         assert!(counts[name] >= least, "{name}: {counts:?}");
     }
 }
@@ -232,10 +260,20 @@ impl Run {
                 reply.send(()).unwrap();
             }
             Done::Acted(outcome) => {
-                let Asked::Apply(reply) = self.asked(&format!("apply ([{:?}], ", outcome.action)) else { unreachable!() };
-                reply.send(vec![outcome.clone()]).unwrap();
+                let is_job = matches!(outcome.action.target(), Target::Job { .. });
+                let words = if is_job {
+                    format!("job JobOrder {{ action: {:?}, ", outcome.action)
+                } else {
+                    format!("apply ([{:?}], ", outcome.action)
+                };
+                match self.asked(&words) {
+                    Asked::Apply(reply) => reply.send(vec![outcome.clone()]).unwrap(),
+                    Asked::ApplyToJob(reply) => reply.send(outcome.clone()).unwrap(),
+                    _ => unreachable!(),
+                }
             }
-            Done::JobsKept { .. } => panic!("simulated jobs are in the engine's queue"),
+            // The store says so by itself.
+            Done::JobsKept { .. } => {}
             Done::Updated(outcomes) => {
                 let Asked::Apply(reply) = self.asked("apply ") else { unreachable!() };
                 reply.send(outcomes.clone().unwrap()).unwrap();
@@ -267,7 +305,9 @@ impl Run {
             Order::Sleep { app, rung } => {
                 (format!("/v1/apps/{app}/sleep"), serde_json::to_string(&weal_protocol::controller::SleepOrder { rung: *rung }))
             }
-            Order::App { .. } | Order::Submit { .. } | Order::Run { .. } | Order::Job { .. } => panic!("the scenario has none: {order:?}"),
+            Order::Submit { submission, .. } => ("/v1/jobs".to_owned(), serde_json::to_string(submission)),
+            Order::Job { job, verb, .. } => (format!("/v1/jobs/{job}/{verb:?}").to_lowercase(), Ok(String::new())),
+            Order::App { .. } | Order::Run { .. } => panic!("the scenario has none: {order:?}"),
             Order::Wake { app } => (format!("/v1/apps/{app}/wake"), Ok(String::new())),
         };
         tokio::spawn(async move { local(&socket, "POST", &path, body.unwrap()).await })
@@ -323,9 +363,12 @@ impl Run {
             }
         }
         let more = self.recording.peek();
-        let is_due_timer = matches!(more, Some(Line::Input { input, .. }) if **input == Input::Timeout);
+        // A timer that is due rings by itself, and so does the store say that something is written.
+        let comes_by_itself =
+            |input: &Input| matches!(input, Input::Timeout | Input::Done(Done::JobsKept { .. }));
+        let is_due = matches!(more, Some(Line::Input { input, .. }) if comes_by_itself(input));
         let before = inputs_before(steps, number);
-        assert!(more.is_none() || is_due_timer, "more than step {number} at {:?}: {more:?}\nafter {before}", self.now);
+        assert!(more.is_none() || is_due, "more than step {number} at {:?}: {more:?}\nafter {before}", self.now);
     }
 
     /// Waits until each of these effects that asks a peer has come to it, with all that it says.
@@ -384,7 +427,8 @@ fn call_of(effect: &Effect) -> Option<String> {
         Effect::ObserveEngine => "observe the engine".to_owned(),
         Effect::ConfigureGateway(config) => words("gateway", config),
         Effect::ConfigureNodes(nodes) => words("nodes", nodes),
-        Effect::Act { pool, action, .. } => words("apply", &([action], mark(pool))),
+        Effect::Act { job: Some(order), .. } => words("job", &**order),
+        Effect::Act { pool, action, job: None } => words("apply", &([action], mark(pool))),
         Effect::Update { pool, starts } => words("apply", &(starts, mark(pool))),
         Effect::SetLoads(loads) => words("loads", loads),
         Effect::SetReserves(reserves) => words("reserves", reserves),

@@ -23,6 +23,7 @@ pub enum Asked {
     ObserveEngine(Sender<Observation>),
     ConfigureNodes(Sender<()>),
     Apply(Sender<Vec<ActionOutcome>>),
+    ApplyToJob(Sender<ActionOutcome>),
     SetLoads(Sender<()>),
     SetReserves(Sender<()>),
     Events(Sender<Vec<InstanceEvent>>),
@@ -130,7 +131,7 @@ impl Engine for AskedEngine {
     }
 
     async fn apply_to_job(&self, order: &JobOrder) -> Result<ActionOutcome, weal_engine::Error> {
-        panic!("the simulated engine has a queue of its own: {order:?}")
+        Ok(self.desk.ask(words("job", order), Asked::ApplyToJob).await)
     }
 
     async fn output(&self, request: &OutputRequest) -> Result<OutputPiece, weal_engine::Error> {
