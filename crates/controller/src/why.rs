@@ -7,7 +7,7 @@ mod words;
 
 use weal_model::{
     AppExplanation, AppName, AppStatus, Binding, Event, FlowExplanation, FlowStatus, Goal, InstanceState, NodeName, NodeStatus,
-    RefusedRequest, Report, Severity, Why, WhyNode, WhyRequest,
+    OwnAnswer, RefusedRequest, Report, Severity, Why, WhyNode, WhyRequest,
 };
 
 use crate::board::View;
@@ -76,9 +76,11 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
         .flows
         .iter()
         .find(|flow| Some(&flow.app) == request.app.as_ref() && Some(&flow.class) == request.class.as_ref());
-    match request.reason.as_str() {
-        "queue-full" | "no-seat" | "late" | "displaced" => crowded(&request, flow, view, &mut sentences),
-        "no-instance" | "unavailable" => {
+    match request.reason {
+        OwnAnswer::QueueFull | OwnAnswer::NoSeat | OwnAnswer::Late | OwnAnswer::Displaced => {
+            crowded(&request, flow, view, &mut sentences)
+        }
+        OwnAnswer::NoInstance | OwnAnswer::Unavailable => {
             let app = view.status.apps.iter().find(|app| Some(&app.name) == request.app.as_ref());
             sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
         }
@@ -88,27 +90,42 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
 }
 
 /// What a reason says beyond the text of the answer; `None` where that says all.
-fn about(reason: &str) -> Option<&'static str> {
+fn about(reason: OwnAnswer) -> Option<&'static str> {
     match reason {
-        "instance-timeout" | "instance-broke-off" | "instance-malformed" => {
+        OwnAnswer::InstanceTimeout | OwnAnswer::InstanceBrokeOff | OwnAnswer::InstanceMalformed => {
             Some("The gateway sent it to an instance, and that instance failed it: see `weal logs`.")
         }
-        "instance-refused" => Some(
+        OwnAnswer::InstanceRefused => Some(
             "Its instance took no connection for some seconds, so no instance has seen it: see `weal logs` and `weal events`.",
         ),
-        "client-timeout" | "client-too-slow" | "malformed-body" => {
+        OwnAnswer::ClientTimeout | OwnAnswer::ClientTooSlow | OwnAnswer::MalformedBody => {
             Some("Its client stopped in the middle of the request's body, or sent one that cannot be read.")
         }
-        "client-rate"
-        | "client-seats"
-        | "client-connections"
-        | "too-many-connections"
-        | "too-many-sessions"
-        | "too-many-uploads"
-        | "body-too-large" => Some("It was more than one client, or all of them, may ask for, so no application has seen it."),
-        "no-route" => Some("No application has a route for it: `weal config show --effective` lists them all."),
-        "malformed" => Some("The gateway could not read the request, so no application has seen it."),
-        _ => None,
+        OwnAnswer::ClientRate
+        | OwnAnswer::ClientSeats
+        | OwnAnswer::ClientConnections
+        | OwnAnswer::TooManyConnections
+        | OwnAnswer::TooManySessions
+        | OwnAnswer::TooManyUploads
+        | OwnAnswer::BodyTooLarge => {
+            Some("It was more than one client, or all of them, may ask for, so no application has seen it.")
+        }
+        OwnAnswer::NoRoute => Some("No application has a route for it: `weal config show --effective` lists them all."),
+        OwnAnswer::Malformed => Some("The gateway could not read the request, so no application has seen it."),
+        // The answer's own text says all.
+        OwnAnswer::AcmeChallenge
+        | OwnAnswer::ClientGone
+        | OwnAnswer::Displaced
+        | OwnAnswer::Late
+        | OwnAnswer::Maintenance
+        | OwnAnswer::MaxForwards
+        | OwnAnswer::NoInstance
+        | OwnAnswer::NoSeat
+        | OwnAnswer::ProxyHeader
+        | OwnAnswer::QueueFull
+        | OwnAnswer::Redirect
+        | OwnAnswer::Unavailable
+        | OwnAnswer::Other => None,
     }
 }
 
@@ -323,11 +340,11 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_refused_request_fits_its_reason() {
-        assert!(about("malformed").is_some_and(|text| text.contains("could not read")));
-        for limit in ["client-rate", "client-seats", "too-many-uploads", "body-too-large"] {
+        assert!(about(OwnAnswer::Malformed).is_some_and(|text| text.contains("could not read")));
+        for limit in [OwnAnswer::ClientRate, OwnAnswer::ClientSeats, OwnAnswer::TooManyUploads, OwnAnswer::BodyTooLarge] {
             assert!(about(limit).is_some_and(|text| text.contains("may ask for")), "{limit}");
         }
-        assert_eq!(about("maintenance"), None, "the answer's own text says all");
+        assert_eq!(about(OwnAnswer::Maintenance), None, "the answer's own text says all");
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod manners;
 pub mod naming;
 mod network;
 mod notify;
+mod own_answer;
 mod plan;
 mod process;
 pub mod proxy;
@@ -65,6 +66,7 @@ pub use job_record::{
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};
 pub use notify::{NotifyBy, NotifySpec, Occasion};
+pub use own_answer::OwnAnswer;
 pub use plan::{
     Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, JobExplanation, LoadEntry, NodeReserve, Placement,
     PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Algorithm, AppKind, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, JobStatus,
-    NodeName, Time, Utility, WorkFactor,
+    NodeName, OwnAnswer, Time, Utility, WorkFactor,
 };
 
 /// The whole pool, now.
@@ -411,7 +411,7 @@ pub struct RefusedRequest {
     /// The status of the answer.
     pub status: u16,
     /// Why, in a word: the answer's `x-weal-reason`.
-    pub reason: String,
+    pub reason: OwnAnswer,
     /// Why, in words: the answer's body.
     pub text: String,
     /// How crowded its application was; `None` without one.

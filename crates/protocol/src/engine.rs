@@ -8,8 +8,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobCommand, JobName, NodeName, NodeSpec, RunEnd,
-    SleepCosts, Time,
+    Action, AppName, Bytes, Cpu, InstanceId, InstanceState, JobCommand, JobName, NodeName, NodeSpec, RunEnd, SleepCosts, Time,
 };
 
 use crate::{Capabilities, Refusal};

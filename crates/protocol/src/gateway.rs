@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    AppName, ClassName, ClientPolicy, FlowId, FlowPolicy, GatewayName, HttpRules, InstanceId, LatencyHistogram, RefusedRequest,
-    RouteSpec, Time, Transport, TransportPort,
+    AppName, ClassName, ClientPolicy, FlowId, FlowPolicy, GatewayName, HttpRules, InstanceId, LatencyHistogram, OwnAnswer,
+    RefusedRequest, RouteSpec, Time, Transport, TransportPort,
 };
 
 use crate::Method;
@@ -284,7 +284,7 @@ pub struct ErrorCounter {
     /// Where they were to go; `None` when no route matched.
     pub app: Option<AppName>,
     /// Why, in a word: the answer's `x-weal-reason`.
-    pub reason: String,
+    pub reason: OwnAnswer,
     /// How many.
     pub count: u64,
 }

@@ -312,6 +312,8 @@ mod tests {
     use super::*;
 
     const SEEDS: std::ops::Range<u64> = 0..24;
+    /// As many parts of the seeds run at once.
+    const PARTS: usize = 2;
     /// Seeds that once found something: notes counted as moves; a request failed in the middle of a resume; the division of CPU never ended;
     /// an important application that may run only once moved for a little more, and nobody answered meanwhile; an instance was ready and frozen
     /// when its start ended after its stop had failed; a plan in the middle of a move took it back (two);
@@ -320,10 +322,16 @@ mod tests {
 
     #[test]
     fn a_fixed_set_of_random_pools_is_sound_under_faults_and_well_again_afterwards() {
-        for seed in SEEDS.chain(ONCE_FOUND) {
-            let findings = judge(&Draft::of(seed)).findings;
-            assert!(findings.is_empty(), "seed {seed}, `cargo xtask swarm --seed {seed}` shows more:\n{}", findings.join("\n"));
-        }
+        std::thread::scope(|scope| {
+            for part in 0..PARTS {
+                scope.spawn(move || SEEDS.chain(ONCE_FOUND).skip(part).step_by(PARTS).for_each(is_sound));
+            }
+        });
+    }
+
+    fn is_sound(seed: u64) {
+        let findings = judge(&Draft::of(seed)).findings;
+        assert!(findings.is_empty(), "seed {seed}, `cargo xtask swarm --seed {seed}` shows more:\n{}", findings.join("\n"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{RefusedRequest, Why};
+use weal_model::{OwnAnswer, RefusedRequest, Why};
 
 use super::{json_text, show};
 use crate::args;
@@ -61,9 +61,9 @@ fn refused(why: &Why) -> String {
     let Some(last) = requests.first() else {
         return format!("- The gateway has refused no request of {} lately.\n", why.app);
     };
-    let mut by_reason: BTreeMap<(&str, u16), u32> = BTreeMap::new();
+    let mut by_reason: BTreeMap<(OwnAnswer, u16), u32> = BTreeMap::new();
     for request in requests {
-        *by_reason.entry((&request.reason, request.status)).or_default() += 1;
+        *by_reason.entry((request.reason, request.status)).or_default() += 1;
     }
     let counts: Vec<String> = by_reason.iter().map(|((reason, status), count)| format!("{count} {reason} ({status})")).collect();
     let mut text = format!(

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, EventKind, GatewayName, InstanceId, JobName, JobRecord, JobSpec, LoadEntry, NodeName, NodeReserve, NodeSpec, Plan,
-    PoolSpec, Report, Rung, Severity, Snapshot, Submitter, Target, Time, WhyNode,
+    Action, AppName, EventKind, GatewayName, InstanceId, JobName, JobRecord, JobSpec, LoadEntry, NodeName, NodeReserve, NodeSpec,
+    Plan, PoolSpec, Report, Rung, Severity, Snapshot, Submitter, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{AppVerb, JobSubmission, JobVerb};

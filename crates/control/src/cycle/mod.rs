@@ -102,8 +102,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weal_model::{
-    AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobSpec, JobStatus, Plan, Report, Rung, ScheduleStatus,
-    SeatPlan, Status, Submitter, Time,
+    AppName, Cpu, HistorySample, InstanceId, InstanceState, JobName, JobRecord, JobSpec, JobStatus, Plan, Report, Rung,
+    ScheduleStatus, SeatPlan, Status, Submitter, Time,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{AppOrdered, AppVerb, JobSubmission, JobVerb, SleepTaken, WakeTaken};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use weal_model::naming::{LONGEST_NAME, is_name, job_name};
 use weal_model::{
-    ArrayPart, Bytes, ClassName, Cpu, Importance, JobCommand, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter, Time, Work,
+    ArrayPart, Bytes, ClassName, Cpu, Importance, JobCommand, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter,
+    Time, Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ArrayRange, JobSubmission};

@@ -12,7 +12,7 @@ async fn metrics_have_the_agreed_names_and_add_up() {
     pool.apply(CONFIG).await;
     pool.until_status("all is ready", |status| status.apps.iter().all(|app| app.state == weal_model::AppState::Ready)).await;
     pool.gateway.counters().flows = vec![flow("shop", "gold", 40, Duration::from_millis(60))];
-    let refused = ErrorCounter { app: Some("shop".into()), reason: "instance-refused".to_owned(), count: 3 };
+    let refused = ErrorCounter { app: Some("shop".into()), reason: weal_model::OwnAnswer::InstanceRefused, count: 3 };
     pool.gateway.counters().errors = vec![refused];
     pool.until_status("it is measured", |status| status.flows[0].utility.is_some()).await;
     let (_, text) = pool.local("GET", "/metrics", "").await;

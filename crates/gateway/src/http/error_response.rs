@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Response, StatusCode};
 use weal_control::flow::pipeline::{DropReason, Rejection};
+use weal_model::OwnAnswer;
 use weal_protocol::gateway::Unavailable;
 
 use crate::http::answer_body::AnswerBody;
@@ -30,7 +31,7 @@ pub(crate) const WORD: HeaderName = HeaderName::from_static("x-weal-reason");
 pub(crate) struct ErrorResponse {
     pub status: StatusCode,
     /// In a word, for programs: the header `x-weal-reason`.
-    pub word: &'static str,
+    pub why: OwnAnswer,
     /// In words: the body.
     pub reason: String,
     /// True: what remains of the request cannot be told from the next one.
@@ -44,68 +45,71 @@ pub(crate) struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    fn new(status: StatusCode, word: &'static str, mut reason: String) -> Self {
+    fn new(status: StatusCode, why: OwnAnswer, mut reason: String) -> Self {
         if reason.len() > LONGEST_REASON {
             reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
             reason.push('…');
             reason.shrink_to_fit();
         }
-        Self { status, word, reason, close: false, allow: false, location: None, retry_after_s: None }
+        Self { status, why, reason, close: false, allow: false, location: None, retry_after_s: None }
     }
 
     pub fn malformed(malformed: &Malformed) -> Self {
         let allow = *malformed == Malformed::Connect;
         // An instance may have seen the start of a request whose body is malformed.
-        let word = if *malformed == Malformed::Body { "malformed-body" } else { "malformed" };
-        Self { close: true, allow, ..Self::new(malformed.status(), word, malformed.to_string()) }
+        let why = if *malformed == Malformed::Body { OwnAnswer::MalformedBody } else { OwnAnswer::Malformed };
+        Self { close: true, allow, ..Self::new(malformed.status(), why, malformed.to_string()) }
     }
 
     pub fn unrouted(host: &str, path: &str) -> Self {
         let host = if host.is_empty() { "no host" } else { host };
-        Self::new(StatusCode::NOT_FOUND, "no-route", format!("no route for {host} and {path}"))
+        Self::new(StatusCode::NOT_FOUND, OwnAnswer::NoRoute, format!("no route for {host} and {path}"))
     }
 
     /// The client is sent elsewhere.
     pub fn redirect(status: StatusCode, location: HeaderValue) -> Self {
         let reason = format!("what was asked for is at {}", String::from_utf8_lossy(location.as_bytes()));
-        Self { location: Some(Box::new(location)), ..Self::new(status, "redirect", reason) }
+        Self { location: Some(Box::new(location)), ..Self::new(status, OwnAnswer::Redirect, reason) }
     }
 
     /// What proves to an authority that a host is ours.
     pub fn challenge(proof: &str) -> Self {
-        Self::new(StatusCode::OK, "acme-challenge", proof.to_owned())
+        Self::new(StatusCode::OK, OwnAnswer::AcmeChallenge, proof.to_owned())
     }
 
     /// The request goes no further because its client wants so (RFC 9110 section 7.6.2). What came is not sent back to who sent it: that may be
     /// more than the client itself has said (section 9.3.8).
     pub fn last_hop(method: &Method) -> Self {
         let status = if *method == Method::OPTIONS { StatusCode::OK } else { StatusCode::METHOD_NOT_ALLOWED };
-        Self { allow: true, ..Self::new(status, "max-forwards", "the request goes no further than this gateway".to_owned()) }
+        Self {
+            allow: true,
+            ..Self::new(status, OwnAnswer::MaxForwards, "the request goes no further than this gateway".to_owned())
+        }
     }
 
     pub fn maintenance() -> Self {
         let reason = "closed for maintenance: try again later".to_owned();
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "maintenance", reason)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, OwnAnswer::Maintenance, reason)
     }
 
     /// The body is longer than the route takes; what of it is still to come is not read.
     pub fn too_large(limit: u64) -> Self {
         let reason = format!("a request's body has at most {limit} bytes here");
-        Self { close: true, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", reason) }
+        Self { close: true, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, OwnAnswer::BodyTooLarge, reason) }
     }
 
     /// The client sends more than it may; in `wait` it may again.
     pub fn too_many(wait: Duration) -> Self {
         let retry_after_s = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
         let reason = format!("too many requests from this address: try again in {retry_after_s} s");
-        Self { retry_after_s: Some(retry_after_s), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "client-rate", reason) }
+        Self { retry_after_s: Some(retry_after_s), ..Self::new(StatusCode::TOO_MANY_REQUESTS, OwnAnswer::ClientRate, reason) }
     }
 
     /// The client's address holds its part of the seats, and too much waits for that already or waited `for_long`.
     pub fn too_many_seats(for_long: Option<Duration>) -> Self {
         let waited = for_long.map_or(String::new(), |time| format!(" for {:.1} s", time.as_secs_f64()));
         let reason = format!("this address has had its part of the application's seats{waited}: try again later");
-        Self { retry_after_s: Some(1), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "client-seats", reason) }
+        Self { retry_after_s: Some(1), ..Self::new(StatusCode::TOO_MANY_REQUESTS, OwnAnswer::ClientSeats, reason) }
     }
 
     /// False when all is as it should be: nothing was refused.
@@ -114,21 +118,21 @@ impl ErrorResponse {
     }
 
     /// For what is no HTTP, and is closed without an answer: only people see it.
-    pub fn closed(word: &'static str, reason: String) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, word, reason)
+    pub fn closed(why: OwnAnswer, reason: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, why, reason)
     }
 
     pub fn rejected(rejection: &Rejection) -> Self {
         match rejection {
             Rejection::QueueFull => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "queue-full", format!("{rejection}: try again later"))
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, OwnAnswer::QueueFull, format!("{rejection}: try again later"))
             }
             Rejection::Unavailable(reason) => Self::unavailable(*reason),
         }
     }
 
     fn unavailable(reason: Unavailable) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", format!("{reason}: try again later"))
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, OwnAnswer::Unavailable, format!("{reason}: try again later"))
     }
 
     pub fn expired(expired: &Expired, timeout: Duration) -> Self {
@@ -137,42 +141,45 @@ impl ErrorResponse {
         }
         if expired.is_abandoned {
             let reason = "the client closed its side of the connection while the request waited";
-            return Self::new(StatusCode::SERVICE_UNAVAILABLE, "client-gone", reason.to_owned());
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, OwnAnswer::ClientGone, reason.to_owned());
         }
         if let Some(dropped) = expired.dropped {
-            let word = match dropped {
-                DropReason::Late => "late",
-                DropReason::Displaced => "displaced",
+            let why = match dropped {
+                DropReason::Late => OwnAnswer::Late,
+                DropReason::Displaced => OwnAnswer::Displaced,
             };
-            return Self::new(StatusCode::SERVICE_UNAVAILABLE, word, format!("{dropped}: try again later"));
+            return Self::new(StatusCode::SERVICE_UNAVAILABLE, why, format!("{dropped}: try again later"));
         }
-        let (word, what) =
-            if expired.any_open { ("no-seat", "no seat became free") } else { ("no-instance", "no instance was ready") };
+        let (why, what) = if expired.any_open {
+            (OwnAnswer::NoSeat, "no seat became free")
+        } else {
+            (OwnAnswer::NoInstance, "no instance was ready")
+        };
         let reason = format!("{what} within {:.1} s: try again later", timeout.as_secs_f64());
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, word, reason)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, why, reason)
     }
 
     pub fn timed_out(timeout: Duration) -> Self {
         let reason = format!("the instance did not answer within {:.1} s", timeout.as_secs_f64());
-        Self::new(StatusCode::GATEWAY_TIMEOUT, "instance-timeout", reason)
+        Self::new(StatusCode::GATEWAY_TIMEOUT, OwnAnswer::InstanceTimeout, reason)
     }
 
     /// The client has stopped sending within its request.
     pub fn stalled(timeout: Duration) -> Self {
         let reason = format!("nothing more of the request came within {:.1} s", timeout.as_secs_f64());
-        Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, "client-timeout", reason) }
+        Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, OwnAnswer::ClientTimeout, reason) }
     }
 
     /// The client sends its body at less than `rate` bytes per second.
     pub fn too_slow(rate: u32) -> Self {
         let reason = format!("the request's body came at less than {rate} bytes per second");
-        Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, "client-too-slow", reason) }
+        Self { close: true, ..Self::new(StatusCode::REQUEST_TIMEOUT, OwnAnswer::ClientTooSlow, reason) }
     }
 
     /// More bodies than the gateway keeps are still to come.
     pub fn too_many_bodies() -> Self {
         let reason = "too many requests wait for their bodies: try again later".to_owned();
-        Self { close: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-uploads", reason) }
+        Self { close: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, OwnAnswer::TooManyUploads, reason) }
     }
 
     /// No seat may wait for this request's body, and none did within `timeout`.
@@ -182,17 +189,21 @@ impl ErrorResponse {
 
     /// No instance has begun with the request: each of those that were tried refused the connection.
     pub fn no_connection(reason: &str) -> Self {
-        Self::new(StatusCode::BAD_GATEWAY, "instance-refused", format!("no connection to the instance: {reason}"))
+        Self::new(StatusCode::BAD_GATEWAY, OwnAnswer::InstanceRefused, format!("no connection to the instance: {reason}"))
     }
 
     /// The instance had the request, and its connection ended before the head of an answer.
     pub fn broken_off(reason: &str) -> Self {
-        Self::new(StatusCode::BAD_GATEWAY, "instance-broke-off", format!("the instance broke off: {reason}"))
+        Self::new(StatusCode::BAD_GATEWAY, OwnAnswer::InstanceBrokeOff, format!("the instance broke off: {reason}"))
     }
 
     /// The instance answered with what cannot be passed on.
     pub fn bad_answer(reason: &str) -> Self {
-        Self::new(StatusCode::BAD_GATEWAY, "instance-malformed", format!("the instance's answer cannot be passed on: {reason}"))
+        Self::new(
+            StatusCode::BAD_GATEWAY,
+            OwnAnswer::InstanceMalformed,
+            format!("the instance's answer cannot be passed on: {reason}"),
+        )
     }
 
     /// The answer; `extras` are those of the request's route.
@@ -206,7 +217,7 @@ impl ErrorResponse {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, content_type);
-        headers.insert(WORD, HeaderValue::from_static(self.word));
+        headers.insert(WORD, HeaderValue::from_static(self.why.as_str()));
         let retry_after = (self.status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
         if let Some(seconds) = self.retry_after_s.map(HeaderValue::from).or(retry_after) {
             headers.insert(header::RETRY_AFTER, seconds);

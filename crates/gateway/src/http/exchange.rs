@@ -187,8 +187,9 @@ impl Exchange {
             self.session.gateway.refused.note(&self.id, refusal, destination);
         }
         let extras = destination.and_then(|destination| destination.rules.extras.as_deref());
-        let (status, own) =
-            passed.as_ref().map_or_else(|refusal| (refusal.status, Some(refusal.word)), |(parts, _)| (parts.status, None));
+        let (status, own) = passed
+            .as_ref()
+            .map_or_else(|refusal| (refusal.status, Some(refusal.why.as_str())), |(parts, _)| (parts.status, None));
         self.busy.note_answer(status, own);
         let mut response = match passed {
             Ok((parts, Brought::Whole(body))) => Response::from_parts(parts, AnswerBody::text(body, self.busy)),

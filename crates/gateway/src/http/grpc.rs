@@ -26,7 +26,7 @@ pub(crate) fn refusal(refusal: &ErrorResponse, busy: Busy) -> Response<AnswerBod
     if let Ok(message) = HeaderValue::try_from(percent_encoded(&refusal.reason)) {
         headers.insert(MESSAGE, message);
     }
-    headers.insert(WORD, HeaderValue::from_static(refusal.word));
+    headers.insert(WORD, HeaderValue::from_static(refusal.why.as_str()));
     response
 }
 

@@ -12,7 +12,7 @@ use http_body::Body as _;
 use tokio::sync::Semaphore;
 use weal_control::clients::client_of;
 use weal_host::listening::connected_at;
-use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Network, Time};
+use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Network, OwnAnswer, Time};
 
 use super::check::{self, KnownHost, Malformed};
 use super::compression::Wish;
@@ -151,7 +151,7 @@ impl Gateway {
     /// A proxy does not say whose connection it passes on, as it has to.
     pub fn note_bad_proxy(&self, proxy: SocketAddr, error: &ProxyError, destination: Option<&Destination>) {
         self.malformed.fetch_add(1, Ordering::Relaxed);
-        let refusal = ErrorResponse::closed("proxy-header", format!("a connection from {}: {error}", proxy.ip()));
+        let refusal = ErrorResponse::closed(OwnAnswer::ProxyHeader, format!("a connection from {}: {error}", proxy.ip()));
         self.note_closed(&refusal, destination);
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http::HeaderValue;
-use weal_model::{AppName, ClassName, RefusedRequest};
+use weal_model::{AppName, ClassName, OwnAnswer, RefusedRequest};
 
 use crate::clock::Clock;
 use crate::http::error_response::ErrorResponse;
@@ -21,7 +21,7 @@ pub(crate) struct Refused {
     /// In order of time.
     last: Mutex<VecDeque<RefusedRequest>>,
     /// All so far, by where they were to go and why they did not. There are some twenty reasons.
-    counts: Mutex<BTreeMap<(Option<AppName>, &'static str), u64>>,
+    counts: Mutex<BTreeMap<(Option<AppName>, OwnAnswer), u64>>,
 }
 
 impl Refused {
@@ -38,11 +38,11 @@ impl Refused {
             app: destination.map(|to| to.cluster.app().clone()),
             class,
             status: refusal.status.as_u16(),
-            reason: refusal.word.to_owned(),
+            reason: refusal.why,
             text: refusal.reason.clone(),
             crowd: destination.map(|to| to.cluster.crowd(to.class)),
         };
-        *self.counts().entry((request.app.clone(), refusal.word)).or_default() += 1;
+        *self.counts().entry((request.app.clone(), refusal.why)).or_default() += 1;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if last.len() >= REMEMBERED {
             last.pop_front();
@@ -53,13 +53,10 @@ impl Refused {
     /// How many there were, by application and reason.
     pub fn counters(&self) -> Vec<ErrorCounter> {
         let counts = self.counts();
-        counts
-            .iter()
-            .map(|((app, reason), &count)| ErrorCounter { app: app.clone(), reason: (*reason).to_owned(), count })
-            .collect()
+        counts.iter().map(|((app, reason), &count)| ErrorCounter { app: app.clone(), reason: *reason, count }).collect()
     }
 
-    fn counts(&self) -> MutexGuard<'_, BTreeMap<(Option<AppName>, &'static str), u64>> {
+    fn counts(&self) -> MutexGuard<'_, BTreeMap<(Option<AppName>, OwnAnswer), u64>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,7 +79,7 @@ mod tests {
         let refused = Refused::new(Clock::new());
         let count = REMEMBERED as u64 + 100;
         for number in 0..count {
-            refused.note(&HeaderValue::from(number), &ErrorResponse::closed("test", "a test".to_owned()), None);
+            refused.note(&HeaderValue::from(number), &ErrorResponse::closed(OwnAnswer::ClientGone, "a test".to_owned()), None);
         }
         let last = refused.last(&RefusedQuery { limit: u32::MAX, ..RefusedQuery::default() });
         assert_eq!((last.len(), last[0].id.as_str()), (REMEMBERED, (count - 1).to_string().as_str()));

@@ -33,7 +33,7 @@ async fn when_no_instance_takes_a_connection_for_long_the_answer_is_502_and_says
         assert!(answer.text().starts_with("no connection to the instance: "), "{}", answer.text());
         let counters = bed.observe().await;
         assert_eq!((counters.flows[0].errors, counters.flows[0].in_service, counters.flows[0].queued), (errors, 0, 0));
-        let counted = ErrorCounter { app: Some("shop".into()), reason: "instance-refused".to_owned(), count: errors };
+        let counted = ErrorCounter { app: Some("shop".into()), reason: weal_model::OwnAnswer::InstanceRefused, count: errors };
         assert_eq!(counters.errors, [counted]);
     }
 }

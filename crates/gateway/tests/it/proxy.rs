@@ -129,7 +129,7 @@ async fn nothing_that_follows_a_bad_header_reaches_an_instance() {
     }
     let refused = bed.rpc.call(REFUSED, &RefusedQuery { app: None, id: None, limit: 100 }).await.unwrap();
     assert_eq!(refused.len(), bad.len(), "each is remembered");
-    assert!(refused.iter().all(|refused| refused.reason == "proxy-header"));
+    assert!(refused.iter().all(|refused| refused.reason == weal_model::OwnAnswer::ProxyHeader));
     let good = [&ProxyVersion::V1.own_header()[..], REQUEST].concat();
     assert_eq!(Answer::parse(&say(&bed, &[&good]).await).status, 200);
 }

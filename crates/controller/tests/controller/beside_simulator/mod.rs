@@ -364,8 +364,7 @@ impl Run {
         }
         let more = self.recording.peek();
         // A timer that is due rings by itself, and so does the store say that something is written.
-        let comes_by_itself =
-            |input: &Input| matches!(input, Input::Timeout | Input::Done(Done::JobsKept { .. }));
+        let comes_by_itself = |input: &Input| matches!(input, Input::Timeout | Input::Done(Done::JobsKept { .. }));
         let is_due = matches!(more, Some(Line::Input { input, .. }) if comes_by_itself(input));
         let before = inputs_before(steps, number);
         assert!(more.is_none() || is_due, "more than step {number} at {:?}: {more:?}\nafter {before}", self.now);

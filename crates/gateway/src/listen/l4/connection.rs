@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
-use weal_model::ListenScheme;
+use weal_model::{ListenScheme, OwnAnswer};
 use weal_protocol::gateway::Listener;
 
 use super::ports::Ports;
@@ -43,7 +43,7 @@ fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc
     };
     if !ports.registry.has_room(limits, ports.clock) {
         let reason = format!("{} connections are open, and none of them is idle", limits.connections);
-        return ports.note(&ErrorResponse::closed("too-many-connections", reason), Some(&destination));
+        return ports.note(&ErrorResponse::closed(OwnAnswer::TooManyConnections, reason), Some(&destination));
     }
     let Ok(server) = stream.local_addr() else { return };
     let ends = Ends { client: peer, server };
@@ -66,7 +66,7 @@ fn begin(stream: TcpStream, ends: Ends, destination: Destination, ports: Arc<Por
         Ok((hold, _)) => hold,
         Err(TooMany { most }) => {
             let reason = format!("one address has {most} connections open");
-            return ports.note(&ErrorResponse::closed("client-connections", reason), Some(&destination));
+            return ports.note(&ErrorResponse::closed(OwnAnswer::ClientConnections, reason), Some(&destination));
         }
     };
     let client = Arc::new(Client::new(ends, ports.clock));
@@ -100,7 +100,7 @@ async fn pass(
     let reached = tokio::select! {
         reached = reach(destination, ends.client.ip(), connect) => reached?,
         // It has broken off. That a client has sent all that it has to say is no reason not to pass it on.
-        _ = client.ready(Interest::ERROR) => return Err(ErrorResponse::closed("client-gone", "the client broke off".to_owned())),
+        _ = client.ready(Interest::ERROR) => return Err(ErrorResponse::closed(OwnAnswer::ClientGone, "the client broke off".to_owned())),
     };
     let (instance, seat) = reached;
     // An instance's answers are not held back for more; where it is a single byte, latency is what counts.

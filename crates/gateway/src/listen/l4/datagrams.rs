@@ -15,7 +15,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use weal_model::{Time, TransportPort};
+use weal_model::{OwnAnswer, Time, TransportPort};
 use weal_protocol::gateway::Listener;
 
 use super::ports::Ports;
@@ -117,7 +117,7 @@ impl Sessions {
     fn begin(&mut self, first: Datagram, peer: SocketAddr, destination: Destination) {
         let most = self.ports.gateway.limits.udp_sessions;
         if self.open.len() >= most {
-            let refusal = ErrorResponse::closed("too-many-sessions", format!("{most} sessions of {} are open", self.port));
+            let refusal = ErrorResponse::closed(OwnAnswer::TooManySessions, format!("{most} sessions of {} are open", self.port));
             return self.ports.note(&refusal, Some(&destination));
         }
         let (session, datagrams) = mpsc::channel(HELD);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use weal_model::OwnAnswer;
 use weal_protocol::gateway::Listener;
 
 use crate::clock::Clock;
@@ -37,7 +38,7 @@ impl Ports {
                 table.inner.get(app).map(|inner| (!inner.http).then(|| inner.destination(None).clone()))
             }
         };
-        found.ok_or_else(|| ErrorResponse::closed("no-route", format!("no route for {}", listener.port())))
+        found.ok_or_else(|| ErrorResponse::closed(OwnAnswer::NoRoute, format!("no route for {}", listener.port())))
     }
 
     /// Remembers where calls between applications come in.
