@@ -172,7 +172,7 @@ impl World {
                 Input::Done(Done::Acted(ActionOutcome { action, took_s: 0.0, refusal }))
             }
             Effect::Update { .. } => Input::Done(Done::Updated(Ok(Vec::new()))),
-            Effect::SetLoads(_) => Input::Done(Done::Loads(Ok(()))),
+            Effect::SetCpuShares(_) => Input::Done(Done::CpuShares(Ok(()))),
             Effect::SetReserves(_) => Input::Done(Done::Reserves(Ok(()))),
             Effect::Plan(request) => Input::Done(Done::Planned(Box::new(request.run()))),
             Effect::Keep(Kept::Jobs { records, write, .. }) => {

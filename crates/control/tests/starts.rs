@@ -145,7 +145,7 @@ impl World {
                 return;
             }
             Effect::Update { .. } => Input::Done(Done::Updated(Ok(Vec::new()))),
-            Effect::SetLoads(_) => Input::Done(Done::Loads(Ok(()))),
+            Effect::SetCpuShares(_) => Input::Done(Done::CpuShares(Ok(()))),
             Effect::SetReserves(_) => Input::Done(Done::Reserves(Ok(()))),
             Effect::Plan(request) => Input::Done(Done::Planned(Box::new(request.run()))),
             Effect::Note(note) => return self.notes.push(format!("{:.3} {}", self.now.as_secs_f64(), note.text)),

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weal_engine::{Engine, Error};
-use weal_model::{Action, AppName, AppSpec, InstanceState, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
+use weal_model::{Action, AppName, AppSpec, CpuShare, InstanceState, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::node::{
@@ -90,12 +90,12 @@ impl Engine for Local {
         Ok(actions.iter().zip(commands).map(outcome).collect())
     }
 
-    async fn set_loads(&self, loads: &[LoadEntry]) -> Result<(), Error> {
-        let set = |load: &LoadEntry| {
-            let instance = load.instance.clone();
-            Command::SetCpu { instance, share: load.cpu, limit: load.limit, memory: None }
+    async fn set_cpu_shares(&self, shares: &[CpuShare]) -> Result<(), Error> {
+        let set = |wanted: &CpuShare| {
+            let instance = wanted.instance.clone();
+            Command::SetCpu { instance, share: wanted.cpu, limit: wanted.limit, memory: None }
         };
-        let commands: Vec<Command> = loads.iter().map(set).collect();
+        let commands: Vec<Command> = shares.iter().map(set).collect();
         if !commands.is_empty() {
             self.client.call(node::APPLY, &commands).await.map_err(failed)?;
         }

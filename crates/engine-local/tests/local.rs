@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use weal_engine::Engine;
 use weal_engine_local::{Local, instance_spec, revision};
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, LoadEntry, NodeName, NodeSpec, PoolSpec,
-    Time, TimingSpec,
+    Action, AppName, AppSpec, Bytes, Cpu, CpuShare, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, Time,
+    TimingSpec,
 };
 use weal_protocol::node::{self, AgentObservation, Command, CommandOutcome, InstanceCounters};
 use weal_protocol::{Capabilities, Refusal};
@@ -150,10 +150,13 @@ async fn what_needs_an_application_that_is_not_ready_is_not_started() {
 }
 
 #[tokio::test]
-async fn loads_become_shares_and_limits() {
+async fn what_instances_get_becomes_shares_and_limits() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, told) = agent(folder.path(), Vec::new());
-    engine.set_loads(&[LoadEntry { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7), limit: Some(Cpu(0.5)) }]).await.unwrap();
+    engine
+        .set_cpu_shares(&[CpuShare { instance: InstanceId::from("my-db-3"), cpu: Cpu(0.7), limit: Some(Cpu(0.5)) }])
+        .await
+        .unwrap();
     let expected =
         Command::SetCpu { instance: InstanceId::from("my-db-3"), share: Cpu(0.7), limit: Some(Cpu(0.5)), memory: None };
     assert_eq!(*told.lock().unwrap(), [expected]);

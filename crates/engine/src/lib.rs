@@ -13,7 +13,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use weal_model::{Action, AppSpec, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
+use weal_model::{Action, AppSpec, CpuShare, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::node::{InstanceEvent, LogSource, LogsChunk, LogsRequest};
@@ -80,7 +80,7 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Gives each instance this share of its node's CPU, and this limit. Shares bind only while the node is full; an instance that is
     /// gone meanwhile is passed over.
-    fn set_loads(&self, loads: &[LoadEntry]) -> impl Future<Output = Result<(), Error>> + Send;
+    fn set_cpu_shares(&self, shares: &[CpuShare]) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Keeps so much memory free on its nodes until told otherwise, at the cost of sleepers that hold memory.
     fn set_reserves(&self, reserves: &[NodeReserve]) -> impl Future<Output = Result<(), Error>> + Send;

@@ -68,7 +68,7 @@ pub use network::{Network, NetworkError};
 pub use notify::{NotifyBy, NotifySpec, Occasion};
 pub use own_answer::OwnAnswer;
 pub use plan::{
-    Action, AppExplanation, Binding, FlowAllocation, FlowExplanation, JobExplanation, LoadEntry, NodeReserve, Placement,
+    Action, AppExplanation, Binding, CpuShare, FlowAllocation, FlowExplanation, JobExplanation, NodeReserve, Placement,
     PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,
 };
 pub use process::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret, SecretSource, StopSignal};

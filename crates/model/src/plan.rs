@@ -81,7 +81,7 @@ pub struct PlacementEntry {
 
 /// The CPU that an instance gets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoadEntry {
+pub struct CpuShare {
     /// The instance.
     pub instance: InstanceId,
     /// Its CPU. Enforced as a share among its node's instances, so that what one leaves unused the others get.
@@ -102,7 +102,8 @@ pub struct Plan {
     /// Where everything will be.
     pub placement: Placement,
     /// What each instance gets afterwards.
-    pub loads: Vec<LoadEntry>,
+    #[serde(alias = "loads")]
+    pub shares: Vec<CpuShare>,
     /// Instances that come up only to stand by: they are put to sleep once they are ready. Sorted.
     #[serde(default)]
     pub ahead: Vec<InstanceId>,

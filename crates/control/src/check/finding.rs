@@ -47,7 +47,7 @@ pub enum Finding {
         /// What it has.
         capacity: Bytes,
     },
-    /// The loads of a node exceed its CPU.
+    /// The CPU shares of a node exceed its CPU.
     #[error("node `{node}` would give out {given} of {capacity}")]
     Cpu {
         /// The node.
@@ -57,15 +57,15 @@ pub enum Finding {
         /// What it has.
         capacity: Cpu,
     },
-    /// A load that is no number, negative, or above the limit of one instance.
+    /// A CPU share that is no number, negative, or above the limit of one instance.
     #[error("`{instance}` would get {cpu}, which {why}")]
-    Load {
+    Share {
         /// The instance.
         instance: InstanceId,
         /// What it would get.
         cpu: Cpu,
         /// What is wrong with that.
-        why: BadLoad,
+        why: BadShare,
     },
     /// A bound or a constraint of an application.
     #[error("`{app}` {what}")]
@@ -175,7 +175,7 @@ pub enum Impossible {
 /// What is wrong with the CPU that an instance would get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
-pub enum BadLoad {
+pub enum BadShare {
     /// The instance is not there.
     #[error("is for nobody")]
     Nobody,

@@ -17,7 +17,7 @@ pub mod dense;
 mod finding;
 mod jobs;
 
-pub use finding::{BadLoad, Finding, Impossible};
+pub use finding::{BadShare, Finding, Impossible};
 use jobs::HeldJob;
 
 /// What is wrong with `plan`; empty when it can be applied to `snapshot` under `pool`.
@@ -32,7 +32,7 @@ pub fn check(snapshot: &Snapshot, pool: &PoolSpec, plan: &Plan) -> Vec<Finding> 
     replay.judge_bounds();
     replay.judge_neighbours();
     replay.judge_starvation(plan);
-    replay.judge_loads(plan);
+    replay.judge_shares(plan);
     replay.judge_placement(plan);
     replay.findings
 }
@@ -301,7 +301,7 @@ impl<'a> Replay<'a> {
                 found.push((spec.name.clone(), format!("nothing of it runs, and `{}` has the room", node.name)));
             }
         }
-        let given: BTreeMap<&InstanceId, Cpu> = plan.loads.iter().map(|load| (&load.instance, load.cpu)).collect();
+        let given: BTreeMap<&InstanceId, Cpu> = plan.shares.iter().map(|share| (&share.instance, share.cpu)).collect();
         for (id, held) in self.held.iter().filter(|(_, held)| held.state.is_active()) {
             let Some(node) = self.nodes.get(&held.node).filter(|node| node.up && node.cpu_capacity.0 > 0.0) else { continue };
             if self.pool.apps.contains_key(&held.app) && self.known(&node.name) && !given.contains_key(id) {
@@ -330,22 +330,22 @@ impl<'a> Replay<'a> {
             && !self.ending.iter().filter(|held| held.node == node.name).any(excluded)
     }
 
-    fn judge_loads(&mut self, plan: &Plan) {
+    fn judge_shares(&mut self, plan: &Plan) {
         let mut given: BTreeMap<&NodeName, f64> = BTreeMap::new();
-        for load in &plan.loads {
-            let bad = |why| Finding::Load { instance: load.instance.clone(), cpu: load.cpu, why };
-            let Some(held) = self.held.get(&load.instance) else {
-                self.findings.push(bad(BadLoad::Nobody));
+        for share in &plan.shares {
+            let bad = |why| Finding::Share { instance: share.instance.clone(), cpu: share.cpu, why };
+            let Some(held) = self.held.get(&share.instance) else {
+                self.findings.push(bad(BadShare::Nobody));
                 continue;
             };
             let limit = self.pool.apps.get(&held.app).and_then(|spec| spec.cpu_limit).map_or(f64::INFINITY, |limit| limit.0);
-            if !(0.0..f64::INFINITY).contains(&load.cpu.0) {
-                self.findings.push(bad(BadLoad::NoCpu));
-            } else if load.cpu.0 > limit * (1.0 + 1e-6) && limit > 0.0 {
-                self.findings.push(bad(BadLoad::TooMuch));
+            if !(0.0..f64::INFINITY).contains(&share.cpu.0) {
+                self.findings.push(bad(BadShare::NoCpu));
+            } else if share.cpu.0 > limit * (1.0 + 1e-6) && limit > 0.0 {
+                self.findings.push(bad(BadShare::TooMuch));
             }
             if let Some((node, _)) = self.nodes.get_key_value(&held.node) {
-                *given.entry(node).or_default() += load.cpu.0;
+                *given.entry(node).or_default() += share.cpu.0;
             }
         }
         for spec in &self.pool.nodes {

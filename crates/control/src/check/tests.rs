@@ -1,7 +1,7 @@
 //! Each kind of mistake is found, and nothing is found in a plan without one.
 
 use weal_model::naming::parts;
-use weal_model::{InstanceObservation, LoadEntry, Rung, Time};
+use weal_model::{CpuShare, InstanceObservation, Rung, Time};
 
 use super::*;
 use crate::placement::fixtures::{app, node_name, pool, snapshot};
@@ -15,9 +15,9 @@ fn start(name: &str, node: usize) -> Action {
     Action::Start { instance: id(name), app, node: node_name(node) }
 }
 
-fn plan_of(actions: Vec<Action>, loads: &[(&str, f64)]) -> Plan {
-    let loads = loads.iter().map(|&(name, cpu)| LoadEntry { instance: id(name), cpu: Cpu(cpu), limit: None }).collect();
-    Plan { generation: 7, actions, loads, ..Plan::default() }
+fn plan_of(actions: Vec<Action>, shares: &[(&str, f64)]) -> Plan {
+    let shares = shares.iter().map(|&(name, cpu)| CpuShare { instance: id(name), cpu: Cpu(cpu), limit: None }).collect();
+    Plan { generation: 7, actions, shares, ..Plan::default() }
 }
 
 fn words(findings: &[Finding]) -> Vec<String> {
@@ -37,10 +37,10 @@ fn a_sound_plan_has_no_findings() {
 fn too_much_memory_is_found_at_the_very_step() {
     let pool = pool(1, vec![app("a", 600, 0, 1), app("b", 600, 0, 1)]);
     let both = snapshot(&pool, &[("a-1", 0, READY)]);
-    let loads = [("b-1", 1.0)];
-    let late = plan_of(vec![start("b-1", 0), Action::Stop { instance: id("a-1"), app: "a".into() }], &loads);
+    let shares = [("b-1", 1.0)];
+    let late = plan_of(vec![start("b-1", 0), Action::Stop { instance: id("a-1"), app: "a".into() }], &shares);
     assert_eq!(words(&check(&both, &pool, &late)), ["node `n0` would hold 1.2GiB of 1000MiB memory once `b-1` is there"]);
-    let early = plan_of(vec![Action::Stop { instance: id("a-1"), app: "a".into() }, start("b-1", 0)], &loads);
+    let early = plan_of(vec![Action::Stop { instance: id("a-1"), app: "a".into() }, start("b-1", 0)], &shares);
     assert_eq!(check(&both, &pool, &early), []);
 }
 
@@ -85,8 +85,8 @@ fn every_constraint_is_judged() {
         start("c-2", 1),
         Action::Stop { instance: id("d-1"), app: "d".into() },
     ];
-    let loads = [("a-1", 0.1), ("a-2", 0.1), ("b-1", 0.1), ("c-1", 0.1), ("c-2", 0.1)];
-    let found = words(&check(&before, &pool, &plan_of(actions, &loads)));
+    let shares = [("a-1", 0.1), ("a-2", 0.1), ("b-1", 0.1), ("c-1", 0.1), ("c-2", 0.1)];
+    let found = words(&check(&before, &pool, &plan_of(actions, &shares)));
     assert_eq!(
         found,
         [

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weal_model::{
-    Action, AppName, EventKind, GatewayName, InstanceId, JobName, JobRecord, JobSpec, LoadEntry, NodeName, NodeReserve, NodeSpec,
+    Action, AppName, CpuShare, EventKind, GatewayName, InstanceId, JobName, JobRecord, JobSpec, NodeName, NodeReserve, NodeSpec,
     Plan, PoolSpec, Report, Rung, Severity, Snapshot, Submitter, Target, Time, WhyNode,
 };
 use weal_protocol::Refusal;
@@ -158,8 +158,8 @@ pub enum Done {
     Acted(ActionOutcome),
     /// [`Effect::Update`].
     Updated(Result<Vec<ActionOutcome>, Refusal>),
-    /// [`Effect::SetLoads`].
-    Loads(Result<(), Refusal>),
+    /// [`Effect::SetCpuShares`].
+    CpuShares(Result<(), Refusal>),
     /// [`Effect::SetReserves`].
     Reserves(Result<(), Refusal>),
     /// [`Kept::Jobs`].
@@ -204,7 +204,7 @@ pub enum Effect {
         starts: Vec<Action>,
     },
     /// Give instances these shares of CPU, and these limits.
-    SetLoads(Vec<LoadEntry>),
+    SetCpuShares(Vec<CpuShare>),
     /// Keep so much memory free.
     SetReserves(Vec<NodeReserve>),
     /// Make a plan: [`PlanRequest::run`]. It may take long, so it has a thread of its own.

@@ -121,7 +121,7 @@ fn endpoints(app: &AppName, inputs: &Inputs<'_>) -> Vec<Endpoint> {
         Some(Endpoint {
             instance: instance.id.clone(),
             address: instance.address,
-            weight: inputs.loads.weight(&instance.id, inputs.pool),
+            weight: inputs.shares.weight(&instance.id, inputs.pool),
             draining: !open || inputs.draining.contains(&instance.id),
             listener: instance.listener,
         })

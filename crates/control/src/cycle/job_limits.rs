@@ -30,7 +30,7 @@ impl State {
             .instances
             .iter()
             .filter(|instance| instance.node == *node && instance.is_running && !instance.state.is_asleep())
-            .map(|instance| self.seating.loads.given(&instance.id).map_or(0.0, |cpu| cpu.0))
+            .map(|instance| self.seating.shares.given(&instance.id).map_or(0.0, |cpu| cpu.0))
             .collect();
         if apps.is_empty() {
             return None;
@@ -47,7 +47,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use weal_model::{Bytes, InstanceState, LoadEntry, NodeSpec, PoolSpec, Time};
+    use weal_model::{Bytes, CpuShare, InstanceState, NodeSpec, PoolSpec, Time};
     use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 
     use super::super::effect::{Config, Start};
@@ -80,9 +80,9 @@ mod tests {
             (entry.speed, entry.nodes) = (Some(Cpu(speed)), vec!["n1".into()]);
             entry.run = Some(run(name, 1, RunState::Running));
         }
-        let load = |(id, _, cpu): &(&str, InstanceState, f64)| LoadEntry { instance: (*id).into(), cpu: Cpu(*cpu), limit: None };
-        let loads: Vec<LoadEntry> = instances.iter().map(load).collect();
-        state.seating.loads.handle_plan(&loads, &pool);
+        let share = |(id, _, cpu): &(&str, InstanceState, f64)| CpuShare { instance: (*id).into(), cpu: Cpu(*cpu), limit: None };
+        let shares: Vec<CpuShare> = instances.iter().map(share).collect();
+        state.seating.shares.handle_plan(&shares, &pool);
         let seen =
             |(id, state, _): &(&str, InstanceState, f64)| InstanceSeen { state: *state, ..InstanceSeen::example(id, "a", "n1") };
         let instances = instances.iter().map(seen).collect();

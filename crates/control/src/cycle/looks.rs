@@ -40,7 +40,7 @@ impl State {
         if self.somebody_waits_for_an_instance() || self.somebody_may_sleep() {
             self.timers.schedule_plan(now);
         }
-        self.push_loads();
+        self.push_cpu_shares();
         self.keep_resting();
         if self.timers.poll_keep(now) {
             self.push(Effect::Keep(Kept::Profiles(Box::new(self.learned.profiles().clone()))));
@@ -66,7 +66,7 @@ impl State {
         }
         if !self.end_flow_cycle_if_seen(now) {
             self.push_gateway_config();
-            self.push_loads();
+            self.push_cpu_shares();
             self.show(false);
         }
         if self.waiting.plan.take_if(|ticket| self.engine.look.has_ended(*ticket)).is_some() {

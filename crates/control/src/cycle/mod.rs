@@ -279,7 +279,7 @@ impl Cycle {
             Done::Nodes(result) => self.0.handle_nodes_configured(now, result),
             Done::Acted(outcome) => self.0.handle_acted(now, outcome),
             Done::Updated(result) => self.0.handle_updated(result),
-            Done::Loads(result) => self.0.handle_loads_set(result),
+            Done::CpuShares(result) => self.0.handle_cpu_shares_set(result),
             Done::Reserves(result) => self.0.handle_reserves_set(result),
             Done::JobsKept { jobs, write, result } => self.0.handle_jobs_kept(now, &jobs, write, &result),
             Done::Planned(planned) => self.0.handle_planned(now, *planned),
@@ -434,7 +434,7 @@ impl Cycle {
             seats: &self.0.seating.plan,
             report: &report,
             work_factors: self.0.learned.work_factors(),
-            loads: &status::fitted(&self.0.seating.loads, self.0.engine.seen.as_deref()),
+            shares: &status::fitted(&self.0.seating.shares, self.0.engine.seen.as_deref()),
             plan: self.0.placing.summary.as_ref(),
             failures: self.0.placing.starts.failures(),
             put_off: self.0.placing.put_off.reasons(),
@@ -472,7 +472,7 @@ impl Cycle {
 
     /// CPU that an instance was given.
     pub fn cpu(&self, instance: &InstanceId) -> Option<Cpu> {
-        self.0.seating.loads.cpu(instance)
+        self.0.seating.shares.cpu(instance)
     }
 
     /// The gateway's counters, as it said them last.

@@ -31,7 +31,7 @@ impl State {
             Ok(()) => {
                 self.clear_problem("nodes", &format!("{} has set up the nodes", self.engine.peer));
                 if std::mem::take(&mut self.engine.has_forgotten) {
-                    self.seating.loads.handle_forgotten();
+                    self.seating.shares.handle_forgotten();
                 }
             }
             Err(error) => self.raise_problem("nodes", format!("{} cannot set up the nodes: {error}", self.engine.peer)),

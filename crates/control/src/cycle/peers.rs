@@ -82,7 +82,7 @@ pub(super) struct Engine {
     /// Its nodes are not tried again before, because it could not set them up.
     pub retry_nodes: Time,
     /// CPU is being divided.
-    pub setting_loads: Option<Vec<weal_model::LoadEntry>>,
+    pub setting_cpu_shares: Option<Vec<weal_model::CpuShare>>,
     /// Memory is being reserved.
     pub setting_reserves: bool,
 }

@@ -159,7 +159,7 @@ impl State {
             Err(why) => self.raise_problem("plan", format!("weal did not apply a placement plan: {why}")),
         }
         self.begin_all(now, actions);
-        self.push_loads();
+        self.push_cpu_shares();
         self.push_reserves(&pool);
         self.push_gateway_config();
         self.show(false);
@@ -174,7 +174,7 @@ impl State {
             lowest_utility: report.lowest_utility,
             upper_bound: report.upper_bound,
         });
-        self.seating.loads.handle_plan(&plan.loads, pool);
+        self.seating.shares.handle_plan(&plan.shares, pool);
         if !plan.actions.is_empty() {
             self.push(Effect::Keep(Kept::Plan(Box::new((plan.clone(), report.clone())))));
         }

@@ -21,7 +21,7 @@ use weal_protocol::engine::{JobOrder, NodeSeen, Observation, RunSeen, RunState};
 use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
-use crate::flow::loads::is_other_limit;
+use crate::flow::shares::is_other_limit;
 use crate::jobs::Runs;
 use speed::Usable;
 use stages::Standing;

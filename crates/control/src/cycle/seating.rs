@@ -1,6 +1,6 @@
 //! What the flow cycle decides, and how the engine hears of it.
 
-use weal_model::{Cpu, EventKind, InstanceState, LoadEntry, PoolSpec, Snapshot, Time};
+use weal_model::{Cpu, CpuShare, EventKind, InstanceState, PoolSpec, Snapshot, Time};
 use weal_protocol::Refusal;
 
 use super::effect::{Effect, Note};
@@ -38,14 +38,14 @@ impl State {
         if !snapshot.flows.is_empty() {
             let decision = self.learned.reseat(&snapshot, &pool, &self.seating.plan);
             self.take_seats(now, &snapshot, decision, &pool);
-            self.push_loads();
+            self.push_cpu_shares();
         }
         self.measured.snapshot = Some(snapshot);
     }
 
     fn take_seats(&mut self, now: Time, snapshot: &Snapshot, decision: Decision, pool: &PoolSpec) {
-        let Decision { plan, explanations, loads, bursts, misses, .. } = decision;
-        self.seating.loads.handle_seats(&loads, bursts, pool);
+        let Decision { plan, explanations, shares, bursts, misses, .. } = decision;
+        self.seating.shares.handle_seats(&shares, bursts, pool);
         for (app, text) in notes::seats(&self.seating.plan, &plan, &explanations) {
             self.note(Note::info(EventKind::Seats, text).app(&app));
         }
@@ -59,36 +59,36 @@ impl State {
     }
 
     /// Tells the engine the shares that changed, of instances that are there. An application's own limit binds an instance too.
-    pub(super) fn push_loads(&mut self) {
+    pub(super) fn push_cpu_shares(&mut self) {
         let (Some(pool), Some(seen)) = (self.pool().filter(|pool| pool.control), &self.engine.seen) else { return };
-        if self.engine.setting_loads.is_some() {
+        if self.engine.setting_cpu_shares.is_some() {
             return;
         }
         let there = |id: &_| seen.instances.iter().any(|seen| seen.id == *id && seen.is_running);
-        let changed = self.seating.loads.poll_changes(there);
+        let changed = self.seating.shares.poll_changes(there);
         if changed.is_empty() {
             return;
         }
-        let bounded = |load: &LoadEntry| {
-            let app = seen.instances.iter().find(|seen| seen.id == load.instance).map(|seen| &seen.app);
+        let bounded = |share: &CpuShare| {
+            let app = seen.instances.iter().find(|seen| seen.id == share.instance).map(|seen| &seen.app);
             let own = app.and_then(|app| pool.apps.get(app)?.cpu_limit);
-            LoadEntry { limit: lower(own, load.limit), ..load.clone() }
+            CpuShare { limit: lower(own, share.limit), ..share.clone() }
         };
         let told = changed.iter().map(bounded).collect();
-        self.engine.setting_loads = Some(changed);
-        self.push(Effect::SetLoads(told));
+        self.engine.setting_cpu_shares = Some(changed);
+        self.push(Effect::SetCpuShares(told));
     }
 
-    pub(super) fn handle_loads_set(&mut self, result: Result<(), Refusal>) {
-        let told = self.engine.setting_loads.take();
+    pub(super) fn handle_cpu_shares_set(&mut self, result: Result<(), Refusal>) {
+        let told = self.engine.setting_cpu_shares.take();
         match (result, told) {
             (Ok(()), told) => {
-                self.clear_problem("loads", &format!("{} divides CPU again", self.engine.peer));
-                self.seating.loads.handle_told(told.unwrap_or_default());
+                self.clear_problem("shares", &format!("{} divides CPU again", self.engine.peer));
+                self.seating.shares.handle_told(told.unwrap_or_default());
                 // What has changed meanwhile.
-                self.push_loads();
+                self.push_cpu_shares();
             }
-            (Err(error), _) => self.raise_problem("loads", format!("{} could not divide CPU: {error}", self.engine.peer)),
+            (Err(error), _) => self.raise_problem("shares", format!("{} could not divide CPU: {error}", self.engine.peer)),
         }
     }
 }

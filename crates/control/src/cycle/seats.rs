@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weal_model::{AppName, FlowExplanation, FlowId, GatewayName, SeatPlan};
 
-use crate::flow::loads::Loads;
+use crate::flow::shares::CpuShares;
 
 /// What is in force.
 #[derive(Debug)]
@@ -17,14 +17,14 @@ pub(super) struct Seating {
     /// Applications that had a ready instance when the seats were planned.
     pub seated: BTreeSet<AppName>,
     /// What each instance was given, and what the engine was told of it.
-    pub loads: Loads,
+    pub shares: CpuShares,
     /// Flows of which it was said that seats of theirs hang.
     pub hanging: BTreeSet<FlowId>,
 }
 
 impl Seating {
     pub fn new(gateway: GatewayName) -> Self {
-        let (plan, explanations, seated, loads, hanging) = Default::default();
-        Self { gateway, plan, explanations, seated, loads, hanging }
+        let (plan, explanations, seated, shares, hanging) = Default::default();
+        Self { gateway, plan, explanations, seated, shares, hanging }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::flow::loads::Loads;
+use crate::flow::shares::CpuShares;
 use weal_model::{
     AppKind, AppName, AppSample, AppSpec, AppState, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample,
     FlowStatus, GatewayName, Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus,
@@ -35,7 +35,7 @@ pub(super) struct Inputs<'a> {
     pub seats: &'a SeatPlan,
     pub report: &'a Report,
     pub work_factors: &'a [WorkFactor],
-    pub loads: &'a BTreeMap<InstanceId, Cpu>,
+    pub shares: &'a BTreeMap<InstanceId, Cpu>,
     pub plan: Option<&'a PlanSummary>,
     /// Why the last start of an application failed.
     pub failures: &'a BTreeMap<AppName, String>,
@@ -58,13 +58,13 @@ impl Inputs<'_> {
     }
 }
 
-/// What each instance was given, as CPU of its node. Loads are shares, which may add up to more than a node has where several
+/// What each instance was given, as CPU of its node. CpuShares are shares, which may add up to more than a node has where several
 /// instances could each use what is left.
-pub(super) fn fitted(loads: &Loads, agent: Option<&Observation>) -> BTreeMap<InstanceId, Cpu> {
+pub(super) fn fitted(shares: &CpuShares, agent: Option<&Observation>) -> BTreeMap<InstanceId, Cpu> {
     let mut fitted = BTreeMap::new();
     for node in agent.iter().flat_map(|agent| &agent.nodes) {
         let here = agent.iter().flat_map(|agent| &agent.instances).filter(|instance| instance.node == node.name);
-        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.id, loads.given(&i.id)?))).collect();
+        let here: Vec<(&InstanceId, Cpu)> = here.filter_map(|i| Some((&i.id, shares.given(&i.id)?))).collect();
         let given: Cpu = here.iter().map(|(_, cpu)| *cpu).sum();
         let scale = if given.0 > node.cpu_capacity.0 { node.cpu_capacity.0 / given.0 } else { 1.0 };
         fitted.extend(here.into_iter().map(|(id, cpu)| (id.clone(), cpu * scale)));
@@ -108,7 +108,7 @@ fn node_status(name: &NodeName, inputs: &Inputs<'_>) -> NodeStatus {
         up: inputs.engine_up && (seen.is_none_or(|node| node.up)),
         cpu_capacity: seen.map_or_else(|| spec.map_or(Cpu(0.0), |spec| spec.cpu), |node| node.cpu_capacity),
         cpu_used: seen.map_or(Cpu(0.0), |node| node.cpu_used),
-        cpu_allocated: here.filter_map(|instance| inputs.loads.get(&instance.id).copied()).sum(),
+        cpu_allocated: here.filter_map(|instance| inputs.shares.get(&instance.id).copied()).sum(),
         memory_capacity: seen.map_or_else(|| spec.map_or(Bytes(0), |spec| spec.memory), |node| node.memory_capacity),
         memory_used: seen.map_or(Bytes(0), |node| node.memory_used),
         memory_reserve: counters.map_or(Bytes(0), |node| node.memory_reserve),
@@ -265,7 +265,7 @@ fn instance_status(instance: &InstanceSeen, inputs: &Inputs<'_>) -> InstanceStat
         pid: instance.pid,
         address: instance.address.to_string(),
         cpu_used: seen.and_then(|seen| seen.cpu_used).unwrap_or_default(),
-        cpu_allocated: inputs.loads.get(id).copied().unwrap_or_default(),
+        cpu_allocated: inputs.shares.get(id).copied().unwrap_or_default(),
         memory_used: instance.memory_used.unwrap_or_default(),
         swap_used: instance.swap_used.unwrap_or_default(),
         last_wake_ms: instance.last_wake_s.map(|seconds| seconds * 1e3),

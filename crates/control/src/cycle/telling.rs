@@ -25,7 +25,7 @@ impl State {
             draining: &self.operations.closed(),
             stopping: &self.operations.stopping(),
             seats: &self.seating.plan,
-            loads: &self.seating.loads,
+            shares: &self.seating.shares,
             seated: &self.seating.seated,
             standbys: &self.standbys(),
             broken: self.placing.starts.broken(),

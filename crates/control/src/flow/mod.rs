@@ -2,7 +2,7 @@
 
 pub mod controller;
 pub mod crowd;
-pub mod loads;
 pub mod pipeline;
 pub mod seats;
+pub mod shares;
 pub mod sharing;

@@ -124,7 +124,7 @@ fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> Attempt 
         actions: steps.reasons.iter().map(|reason| reason.action.clone()).collect(),
         ahead: steps.ahead(),
         placement: steps.placement(&translation, &solution),
-        loads: steps.loads(&translation, &solution),
+        shares: steps.shares(&translation, &solution),
         reserves: standby::reserves(&translation, policy),
     };
     let (bereft, without_any) = (steps.bereft(&translation), steps.without_any(&translation));

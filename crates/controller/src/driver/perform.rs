@@ -53,9 +53,8 @@ impl<E: Engine> Hands<E> {
             Effect::Update { pool, starts } => {
                 self.answer(async move { Input::Done(Done::Updated(engine.apply(&pool, &starts).await.map_err(Refusal::from))) })
             }
-            Effect::SetLoads(loads) => {
-                self.answer(async move { Input::Done(Done::Loads(engine.set_loads(&loads).await.map_err(Refusal::from))) })
-            }
+            Effect::SetCpuShares(shares) => self
+                .answer(async move { Input::Done(Done::CpuShares(engine.set_cpu_shares(&shares).await.map_err(Refusal::from))) }),
             Effect::SetReserves(reserves) => self
                 .answer(async move { Input::Done(Done::Reserves(engine.set_reserves(&reserves).await.map_err(Refusal::from))) }),
             Effect::Plan(request) => self.plan(request),

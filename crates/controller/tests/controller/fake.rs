@@ -20,7 +20,7 @@ use weal_controller::{Error, Options};
 use weal_engine::Engine;
 use weal_engine_local::{instance_spec, revision};
 use weal_model::{
-    Action, AppName, AppSpec, ClassName, FlowId, InstanceId, InstanceState, LatencyHistogram, LoadEntry, NodeReserve, NodeSpec,
+    Action, AppName, AppSpec, ClassName, CpuShare, FlowId, InstanceId, InstanceState, LatencyHistogram, NodeReserve, NodeSpec,
     PoolSpec, Status, Time,
 };
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
@@ -50,7 +50,7 @@ pub struct FakeMachine {
     pub events: Vec<InstanceEvent>,
     /// Every action in the order in which it came.
     pub actions: Vec<Action>,
-    pub loads: BTreeMap<InstanceId, f64>,
+    pub shares: BTreeMap<InstanceId, f64>,
     /// Instances of these stay `starting`.
     pub never_ready: Vec<AppName>,
     /// Starting one of these fails.
@@ -83,7 +83,7 @@ impl FakeEngine {
             stuck: false,
             events: Vec::new(),
             actions: Vec::new(),
-            loads: BTreeMap::new(),
+            shares: BTreeMap::new(),
             never_ready: Vec::new(),
             unstartable: Vec::new(),
             up: true,
@@ -205,8 +205,8 @@ impl Engine for FakeEngine {
         Ok(outcomes)
     }
 
-    async fn set_loads(&self, loads: &[LoadEntry]) -> Result<(), weal_engine::Error> {
-        self.up().await?.loads.extend(loads.iter().map(|load| (load.instance.clone(), load.cpu.0)));
+    async fn set_cpu_shares(&self, shares: &[CpuShare]) -> Result<(), weal_engine::Error> {
+        self.up().await?.shares.extend(shares.iter().map(|share| (share.instance.clone(), share.cpu.0)));
         Ok(())
     }
 

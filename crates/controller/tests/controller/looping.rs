@@ -277,7 +277,7 @@ async fn flows_are_measured_and_get_seats() {
     assert!((flow.utility.unwrap().0 - 0.6).abs() < 0.02, "{flow:?}");
     assert!(flow.throughput_per_s > 10.0);
     pool.until("the gateway limits seats", |pool| shops_of(pool.gateway.told().last().unwrap()).seats.is_some()).await;
-    pool.until("instances have shares", |pool| !pool.engine.lock().loads.is_empty()).await;
+    pool.until("instances have shares", |pool| !pool.engine.lock().shares.is_empty()).await;
     let history: Vec<weal_model::HistorySample> = pool.get("/v1/history?since_s=60").await;
     assert!(history.iter().any(|sample| sample.flows.iter().any(|flow| flow.utility.is_some())));
     let why: weal_model::Why = pool.get("/v1/apps/shop/why").await;
@@ -292,7 +292,7 @@ async fn without_control_nothing_is_limited() {
     pool.gateway.counters().flows = vec![flow("shop", "gold", 100, Duration::from_millis(900))];
     pool.until_status("it is measured", |status| status.flows[0].throughput_per_s > 0.0).await;
     assert!(pool.gateway.told().iter().all(|config| config.clusters.iter().all(|cluster| cluster.seats.is_none())));
-    assert!(pool.engine.lock().loads.is_empty());
+    assert!(pool.engine.lock().shares.is_empty());
     assert_eq!(pool.engine.lock().starts().len(), 3);
 }
 

@@ -9,7 +9,7 @@ use weal_control::cycle::{Cycle, Done, Effect, Input, Kept, Note, Start};
 use weal_control::flow::controller::demand_curves;
 use weal_control::placement::{self, Iterations, Policy};
 use weal_control::profile::Profiles;
-use weal_model::{Action, EventKind, InstanceId, InstanceState, LoadEntry, NodeReserve};
+use weal_model::{Action, CpuShare, EventKind, InstanceId, InstanceState, NodeReserve};
 use weal_protocol::engine::ActionOutcome;
 use weal_protocol::node;
 
@@ -164,9 +164,9 @@ impl World<'_> {
                 return self.carry();
             }
             Effect::Update { starts, .. } => Input::Done(Done::Updated(Ok(starts.into_iter().map(done).collect()))),
-            Effect::SetLoads(loads) => {
-                self.set_loads(&loads);
-                Input::Done(Done::Loads(Ok(())))
+            Effect::SetCpuShares(shares) => {
+                self.set_cpu_shares(&shares);
+                Input::Done(Done::CpuShares(Ok(())))
             }
             Effect::SetReserves(reserves) => {
                 self.set_reserves(&reserves);
@@ -208,13 +208,13 @@ impl World<'_> {
     }
 
     /// Shares and limits to the nodes.
-    fn set_loads(&mut self, loads: &[LoadEntry]) {
+    fn set_cpu_shares(&mut self, shares: &[CpuShare]) {
         let now_s = self.now_s();
-        for load in loads {
-            let there = self.instances.iter().rposition(|i| i.id == load.instance && i.state != InstanceState::Stopped);
+        for share in shares {
+            let there = self.instances.iter().rposition(|i| i.id == share.instance && i.state != InstanceState::Stopped);
             let Some(index) = there else { continue };
             let node = self.instances[index].node;
-            self.nodes[node].processor.set_share(now_s, index, load.cpu.0, load.limit.map(|limit| limit.0));
+            self.nodes[node].processor.set_share(now_s, index, share.cpu.0, share.limit.map(|limit| limit.0));
             self.mark_dirty(node);
         }
     }

@@ -6,7 +6,7 @@ use weal_model::{AppName, GatewayName, InstanceId, PoolSpec, SeatPlan};
 use weal_protocol::engine::InstanceSeen;
 use weal_protocol::gateway::Standby;
 
-use crate::flow::loads::Loads;
+use crate::flow::shares::CpuShares;
 
 /// See the module.
 pub(in crate::cycle) struct Inputs<'a> {
@@ -17,7 +17,7 @@ pub(in crate::cycle) struct Inputs<'a> {
     /// Those of them that are to be stopped.
     pub stopping: &'a BTreeSet<InstanceId>,
     pub seats: &'a SeatPlan,
-    pub loads: &'a Loads,
+    pub shares: &'a CpuShares,
     /// Applications that had a ready instance when the seats were planned.
     pub seated: &'a BTreeSet<AppName>,
     /// Whom the gateway may have woken for a crowd.

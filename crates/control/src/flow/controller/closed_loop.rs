@@ -279,7 +279,7 @@ fn a_pool_that_is_not_full_holds_nobody_back() {
     let mut system = System::new(spec, instances, traffic, 3);
     let history = system.run(120, &mut Profiles::default());
     for (cycle, (_, decision)) in history.iter().enumerate().skip(5) {
-        let limited: Vec<_> = decision.loads.iter().filter(|load| load.limit.is_some()).collect();
+        let limited: Vec<_> = decision.shares.iter().filter(|share| share.limit.is_some()).collect();
         assert!(limited.is_empty(), "cycle {cycle}: {limited:?}");
     }
     let outcome = outcome(&system, &history);

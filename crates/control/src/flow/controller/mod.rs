@@ -4,7 +4,7 @@
 //! profiles.update(&snapshot, &spec);                                    // profile
 //! let decision = plan_seats(&snapshot, &spec, &mut profiles, &previous); // this module
 //! // decision.plan:         seats and weights for the gateways
-//! // decision.loads:        CPU per instance, to be enforced as shares between placement cycles
+//! // decision.shares:       CPU per instance, to be enforced as shares between placement cycles
 //! // decision.explanations: why each flow has what it has
 //! let curves = demand_curves(&snapshot, &spec, &profiles);              // utility(CPU) per application, for the placement
 //! let doubts = demand_doubts(&snapshot, &spec, &profiles);              // and how sure it is
@@ -20,7 +20,7 @@
 //! leads there and nothing can swing; a wrong `Z` is corrected over the cycles that [`crate::profile`] smooths.
 //!
 //! Flows in different clusters on shared nodes do not pass one queue. There it is the instances' CPU shares that decide,
-//! which is why `loads` come with the plan. What they miss, because a request more or less is a large part of an instance or
+//! which is why `shares` come with the plan. What they miss, because a request more or less is a large part of an instance or
 //! because shares are not enforced, is made up for by an integral term on shares and seats, [`Profiles::grip`].
 //!
 //! # How many seats
@@ -38,7 +38,7 @@ mod pool;
 use std::collections::BTreeMap;
 
 use weal_model::{
-    AppName, Cpu, FlowAllocation, FlowExplanation, FlowId, GatewayName, InstanceId, LoadEntry, NodeName, PoolSpec, SeatPlan,
+    AppName, Cpu, CpuShare, FlowAllocation, FlowExplanation, FlowId, GatewayName, InstanceId, NodeName, PoolSpec, SeatPlan,
     Snapshot, Utility,
 };
 
@@ -61,7 +61,7 @@ pub struct Decision {
     /// Why, in the plan's order.
     pub explanations: Vec<FlowExplanation>,
     /// CPU per ready instance, sorted by instance: the shares that make the plan come true.
-    pub loads: Vec<LoadEntry>,
+    pub shares: Vec<CpuShare>,
     /// What instances count as beside jobs on their nodes until the next cycle, where that is more than their CPU.
     pub bursts: BTreeMap<InstanceId, Cpu>,
     /// True when a flow is expected to miss its goal with the instances that there are: placement should not wait for its timer.
@@ -89,11 +89,11 @@ pub fn plan_seats(snapshot: &Snapshot, spec: &PoolSpec, profiles: &mut Profiles,
         .collect();
     let misses = (0..ids.len()).any(|f| pool.measured(f) && solution.utilities[f] < Utility::AT_GOAL);
     let contended = pool.contended(&solution);
-    let loads = pool.loads(&solution, &contended, profiles);
+    let shares = pool.shares(&solution, &contended, profiles);
     let bursts = pool.bursts(&solution);
     let notes = pool.notes;
     profiles.hold(&plan, snapshot, &contended);
-    Decision { plan, explanations, loads, bursts, misses, notes }
+    Decision { plan, explanations, shares, bursts, misses, notes }
 }
 
 /// What each flow could expect of another pool: change a goal in `spec` or the CPU of a node in `snapshot` and compare. Flows

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    AppName, Cpu, FlowId, InstanceId, InstanceObservation, InstanceState, JobObservation, JobState, LoadEntry, NodeName,
+    AppName, Cpu, CpuShare, FlowId, InstanceId, InstanceObservation, InstanceState, JobObservation, JobState, NodeName,
     NodeObservation, PoolSpec, Snapshot, Utility,
 };
 
@@ -347,15 +347,15 @@ impl<'a> Pool<'a> {
     }
 
     /// CPU per instance: its part of its cluster's load on its node, its idle use, and its part of what is left.
-    pub(super) fn loads(
+    pub(super) fn shares(
         &self,
         solution: &SeatSolution,
         contended: &BTreeMap<AppName, usize>,
         profiles: &Profiles,
-    ) -> Vec<LoadEntry> {
+    ) -> Vec<CpuShare> {
         let (left, spread, worst_off) = (self.left(solution), self.spread(solution), self.worst_off(contended));
         let count = |alike: &dyn Fn(&InstanceObservation) -> bool| self.ready.iter().filter(|i| alike(i)).count() as f64;
-        let mut loads: Vec<LoadEntry> = (self.ready.iter())
+        let mut shares: Vec<CpuShare> = (self.ready.iter())
             .map(|instance| {
                 let d = self.clusters[&instance.app];
                 let m =
@@ -373,11 +373,11 @@ impl<'a> Pool<'a> {
                 let unused = if worst_off.contains(&(d, m)) { profiles.slack(&instance.node) } else { Cpu(0.0) };
                 let limit = cpu * LIMIT_SLACK + unused;
                 let limit = competes.then_some(limit).filter(|limit| limit.0 < self.problem.nodes[m]);
-                LoadEntry { instance: instance.id.clone(), cpu, limit }
+                CpuShare { instance: instance.id.clone(), cpu, limit }
             })
             .collect();
-        loads.sort_by(|a, b| a.instance.cmp(&b.instance));
-        loads
+        shares.sort_by(|a, b| a.instance.cmp(&b.instance));
+        shares
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) struct System {
     passes: Vec<f64>,
     running: Vec<Request>,
     pub plan: SeatPlan,
-    pub loads: Vec<LoadEntry>,
+    pub cpu: Vec<CpuShare>,
     counters: Counters,
 }
 
@@ -106,7 +106,7 @@ impl System {
             passes: vec![0.0; flows],
             running: Vec::new(),
             plan: SeatPlan::default(),
-            loads: Vec::new(),
+            cpu: Vec::new(),
             counters: Counters { flows: vec![FlowCounts::default(); flows], cpu: vec![0.0; instances.len()] },
             traffic,
         }
@@ -123,7 +123,7 @@ impl System {
         for _ in 0..cycles {
             let snapshot = self.cycle();
             if let Some(decision) = pending.take() {
-                (self.plan, self.loads) = (decision.plan, decision.loads);
+                (self.plan, self.cpu) = (decision.plan, decision.shares);
                 self.rebase();
             }
             profiles.update(&snapshot, &self.spec);
@@ -235,7 +235,7 @@ impl System {
 
     fn share(&self, i: usize) -> f64 {
         let id = Self::instance_id(i);
-        let planned = self.loads.iter().find(|load| load.instance == id).map(|load| load.cpu.0);
+        let planned = self.cpu.iter().find(|share| share.instance == id).map(|share| share.cpu.0);
         planned.filter(|_| self.shares).unwrap_or(1.0)
     }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{
-    Action, AppName, Cpu, InstanceId, InstanceObservation, InstanceState, LoadEntry, Placement, PlacementEntry, Reason, Rung,
+    Action, AppName, Cpu, CpuShare, InstanceId, InstanceObservation, InstanceState, Placement, PlacementEntry, Reason, Rung,
     Snapshot,
 };
 
@@ -487,24 +487,24 @@ impl Steps {
 
     /// What each running instance gets: its load, and an equal part of what its node has left, since a share is what its
     /// neighbours leave it and never less.
-    pub fn loads(&self, translation: &Translation, solution: &Solution) -> Vec<LoadEntry> {
+    pub fn shares(&self, translation: &Translation, solution: &Solution) -> Vec<CpuShare> {
         let mut on_node = vec![0u32; translation.nodes.len()];
         for (&(_, n), running) in self.running.iter().chain(&self.rising) {
             on_node[n as usize] += running.len() as u32;
         }
-        let mut loads = Vec::new();
+        let mut shares = Vec::new();
         for (&(m, n), rising) in &self.rising {
             let left = solution.layout.spare(n).max(0.0) / f64::from(on_node[n as usize].max(1));
             let cpu = left.min(translation.problem.apps[m as usize].instance_cpu);
-            loads.extend(rising.iter().map(|id| LoadEntry { instance: id.clone(), cpu: Cpu(cpu), limit: None }));
+            shares.extend(rising.iter().map(|id| CpuShare { instance: id.clone(), cpu: Cpu(cpu), limit: None }));
         }
         for (&(m, n), running) in &self.running {
             let load = solution.layout.find(m, n).map_or(0.0, |edge| solution.layout.edge(edge).load);
             let left = solution.layout.spare(n).max(0.0) / f64::from(on_node[n as usize].max(1));
             let cpu = (load / running.len().max(1) as f64 + left).min(translation.problem.apps[m as usize].instance_cpu);
-            loads.extend(running.iter().map(|id| LoadEntry { instance: id.clone(), cpu: Cpu(cpu), limit: None }));
+            shares.extend(running.iter().map(|id| CpuShare { instance: id.clone(), cpu: Cpu(cpu), limit: None }));
         }
-        sorted(loads)
+        sorted(shares)
     }
 }
 
@@ -538,7 +538,7 @@ fn why_more(translation: &Translation, solution: &Solution, m: u32) -> String {
 }
 
 // Sorted by instance, the order in which plans keep them.
-fn sorted(mut loads: Vec<LoadEntry>) -> Vec<LoadEntry> {
-    loads.sort_by(|a, b| a.instance.cmp(&b.instance));
-    loads
+fn sorted(mut shares: Vec<CpuShare>) -> Vec<CpuShare> {
+    shares.sort_by(|a, b| a.instance.cmp(&b.instance));
+    shares
 }

@@ -96,7 +96,7 @@ fn assert_covers(simulated: &Decisions) {
         ("steps", simulated.steps.len()),
         ("plans", effects().filter(|effect| matches!(effect, Effect::Plan(_))).count()),
         ("gateway configs", effects().filter(|effect| matches!(effect, Effect::ConfigureGateway(_))).count()),
-        ("shares", effects().filter(|effect| matches!(effect, Effect::SetLoads(_))).count()),
+        ("shares", effects().filter(|effect| matches!(effect, Effect::SetCpuShares(_))).count()),
         ("starts", acts(|action| matches!(action, Action::Start { .. }))),
         ("sleeps", acts(|action| matches!(action, Action::Sleep { .. }))),
         ("resumes", acts(|action| matches!(action, Action::Resume { .. }))),
@@ -278,8 +278,8 @@ impl Run {
                 let Asked::Apply(reply) = self.asked("apply ") else { unreachable!() };
                 reply.send(outcomes.clone().unwrap()).unwrap();
             }
-            Done::Loads(result) => {
-                let Asked::SetLoads(reply) = self.asked("loads ") else { unreachable!() };
+            Done::CpuShares(result) => {
+                let Asked::SetCpuShares(reply) = self.asked("shares ") else { unreachable!() };
                 assert_eq!(*result, Ok(()));
                 reply.send(()).unwrap();
             }
@@ -429,7 +429,7 @@ fn call_of(effect: &Effect) -> Option<String> {
         Effect::Act { job: Some(order), .. } => words("job", &**order),
         Effect::Act { pool, action, job: None } => words("apply", &([action], mark(pool))),
         Effect::Update { pool, starts } => words("apply", &(starts, mark(pool))),
-        Effect::SetLoads(loads) => words("loads", loads),
+        Effect::SetCpuShares(shares) => words("shares", shares),
         Effect::SetReserves(reserves) => words("reserves", reserves),
         Effect::Plan(_) | Effect::Keep(_) | Effect::Note(_) | Effect::Show { .. } => return None,
     })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::oneshot::{self, Sender};
 use tokio::task::JoinHandle;
 use weal_engine::Engine;
-use weal_model::{Action, AppName, AppSpec, LoadEntry, NodeReserve, NodeSpec, PoolSpec};
+use weal_model::{Action, AppName, AppSpec, CpuShare, NodeReserve, NodeSpec, PoolSpec};
 use weal_protocol::Refusal;
 use weal_protocol::engine::{ActionOutcome, JobOrder, Observation, OutputPiece, OutputRequest, Revision};
 use weal_protocol::gateway::{ConfigAck, GatewayConfig, GatewayCounters};
@@ -24,7 +24,7 @@ pub enum Asked {
     ConfigureNodes(Sender<()>),
     Apply(Sender<Vec<ActionOutcome>>),
     ApplyToJob(Sender<ActionOutcome>),
-    SetLoads(Sender<()>),
+    SetCpuShares(Sender<()>),
     SetReserves(Sender<()>),
     Events(Sender<Vec<InstanceEvent>>),
     ObserveGateway(Sender<Result<GatewayCounters, Refusal>>),
@@ -104,8 +104,8 @@ impl Engine for AskedEngine {
         Ok(self.desk.ask(words("apply", &(actions, mark(pool))), Asked::Apply).await)
     }
 
-    async fn set_loads(&self, loads: &[LoadEntry]) -> Result<(), weal_engine::Error> {
-        self.desk.ask(words("loads", &loads), Asked::SetLoads).await;
+    async fn set_cpu_shares(&self, shares: &[CpuShare]) -> Result<(), weal_engine::Error> {
+        self.desk.ask(words("shares", &shares), Asked::SetCpuShares).await;
         Ok(())
     }
 

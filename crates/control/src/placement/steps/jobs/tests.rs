@@ -183,13 +183,13 @@ fn applications_and_jobs_share_cpu_by_one_objective() {
     policy.demands.insert("a".into(), curve);
     let instances = [("a-1", 0, InstanceState::Ready)];
     let alone = judged(&with_jobs(&pool, &instances, vec![]), &policy).0;
-    assert_eq!(alone.loads[0].cpu, Cpu(2.0));
+    assert_eq!(alone.shares[0].cpu, Cpu(2.0));
     // 100 CPU-seconds in 100 seconds need a whole core to be just in time.
     let late = running(job("j", 100.0, 2.0, 300, 100.0), &[0], 0.0);
     let (shared, report) = judged(&with_jobs(&pool, &instances, vec![late]), &policy);
     let Some(Action::SetJobCpu { cpu: job, .. }) = shared.actions.last() else { panic!("{shared:?}") };
-    assert!((shared.loads[0].cpu.0 + job.0 - 2.0).abs() < 1e-3, "{shared:?}");
-    assert!(job.0 > 0.9 && shared.loads[0].cpu.0 > 0.5, "{shared:?}");
+    assert!((shared.shares[0].cpu.0 + job.0 - 2.0).abs() < 1e-3, "{shared:?}");
+    assert!(job.0 > 0.9 && shared.shares[0].cpu.0 > 0.5, "{shared:?}");
     assert!(report.lowest_utility.unwrap().0 < 0.3);
 }
 
@@ -206,7 +206,7 @@ fn a_job_that_is_hours_late_leaves_an_application_what_it_needs_and_says_how_lat
     snapshot.time = Time::from_secs_f64(7200.0);
     let (plan, report) = judged(&snapshot, &policy);
     let Some(Action::SetJobCpu { cpu: job, .. }) = plan.actions.last() else { panic!("{plan:?}") };
-    assert!(plan.loads[0].cpu.0 > 0.8 && job.0 > 0.5, "both are late, and neither has all: {plan:?}");
+    assert!(plan.shares[0].cpu.0 > 0.8 && job.0 > 0.5, "both are late, and neither has all: {plan:?}");
     assert!(report.lowest_utility.unwrap().0 < -150.0, "{report:?}");
 }
 
