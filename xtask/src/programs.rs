@@ -28,6 +28,29 @@ pub fn json_of<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?} printed no JSON that is known"))
 }
 
+/// The interpreter of a Python environment with these packages in it, which is made in the folder `venv` if it is not there.
+///
+/// # Errors
+/// It cannot be made, or pip cannot install a package; says why.
+pub fn python_with(venv: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let python = venv.join("bin/python");
+    if !python.exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(venv))
+            .context("no Python environment (`apt-get install python3-venv`)")?;
+    }
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run(Command::new(&python).args(install).args(packages))
+        .with_context(|| format!("cannot install {}", packages.join(" and ")))?;
+    Ok(python)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", said.lines().last().unwrap_or("it failed"));
+    Ok(())
+}
+
 /// The folder that cargo builds in.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)

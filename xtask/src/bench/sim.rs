@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::Arguments;
-use crate::programs::{json_of, release, target};
+use crate::programs::{json_of, python_with, release, target};
 use crate::table::Table;
 
 /// The project that holds NeXosim's model.
@@ -120,7 +120,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 fn engines(quick: bool) -> Result<Vec<Engine>> {
     let folder = target().join("bench-sim");
     std::fs::create_dir_all(&folder)?;
-    let (own, nexosim, python) = (build_own()?, build_nexosim(&folder)?, install_simpy(&folder)?);
+    let (own, nexosim, python) = (build_own()?, build_nexosim(&folder)?, python_with(&folder.join("venv"), &[SIMPY])?);
     let script = folder.join("mm1.py");
     std::fs::write(&script, include_str!("sim/mm1.py"))?;
     let scale = if quick { 4 } else { 1 };
@@ -161,16 +161,4 @@ fn write_if_new(file: &Path, text: &str) -> Result<()> {
         return Ok(());
     }
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
-}
-
-fn install_simpy(folder: &Path) -> Result<PathBuf> {
-    let venv = folder.join("venv");
-    let python = venv.join("bin/python");
-    if !python.exists() {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&venv).status();
-        ensure!(made.is_ok_and(|status| status.success()), "cannot make a Python environment: `apt-get install python3-venv`");
-    }
-    let installed = Command::new(&python).args(["-m", "pip", "install", "--quiet", SIMPY]).status()?;
-    ensure!(installed.success(), "cannot install {SIMPY}");
-    Ok(python)
 }

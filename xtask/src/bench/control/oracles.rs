@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+
+use crate::programs::python_with;
 
 /// Solves an exported problem; beside this file.
 const SCRIPT: &str = include_str!("oracle.py");
@@ -76,12 +78,7 @@ pub struct Oracles {
 impl Oracles {
     /// Makes the environment if it is not there; the error says why it cannot be had.
     pub fn prepare(folder: &Path) -> Result<Self> {
-        let venv = folder.join("venv");
-        let python = venv.join("bin/python");
-        if run(Command::new(&python).args(["-c", "import ortools, highspy"])).is_err() {
-            run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
-            run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES))?;
-        }
+        let python = python_with(&folder.join("venv"), &PACKAGES)?;
         let script = folder.join("oracle.py");
         std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
         Ok(Self { python, script })
@@ -94,12 +91,4 @@ impl Oracles {
         ensure!(output.status.success(), "{}: {}", solver.name(), String::from_utf8_lossy(&output.stderr));
         Ok(serde_json::from_slice(&output.stdout)?)
     }
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    if !output.status.success() {
-        bail!("{}", String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("it failed"));
-    }
-    Ok(())
 }
