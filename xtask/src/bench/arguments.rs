@@ -66,7 +66,7 @@ pub enum Name {
     Dispatch,
     /// Few clients beside many on eight seats, goodput under overload, and what a refusal takes
     Flows,
-    /// This gateway, HAProxy and nginx: requests per CPU-second
+    /// This gateway, HAProxy, nginx, Envoy and Caddy: what each does per CPU-second
     Gateway,
     /// h2spec's cases of HTTP/2 against the gateway of `weal up`
     #[value(name = "h2spec")]

@@ -96,7 +96,8 @@ impl TlsPrograms {
     }
 }
 
-fn make_certificate(kind: &[&str], folder: &Path, [certificate, key]: &[PathBuf; 2]) -> Result<()> {
+/// A certificate for `bench.test` that is its own authority, and its key of a `kind` that openssl has. `folder` is for its config.
+pub fn make_certificate(kind: &[&str], folder: &Path, [certificate, key]: &[PathBuf; 2]) -> Result<()> {
     let config = folder.join("openssl.cnf");
     let text = "[req]\nprompt = no\ndistinguished_name = name\nx509_extensions = more\n[name]\nCN = bench.test\n\
                 [more]\nsubjectAltName = DNS:bench.test\nbasicConstraints = critical, CA:FALSE\n";
