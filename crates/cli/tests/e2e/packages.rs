@@ -217,11 +217,31 @@ fn the_package_is_installed_upgraded_under_load_without_a_loss_and_removed_witho
     }
     assert!(copy.path("/etc/weal/weal.toml").exists() && copy.path(&state).exists(), "config and state are the administrator's");
     assert!(!copy.path("/usr/bin/weal").exists());
+
+    remove_what_no_record_tells_of(&copy, &state, listen);
     copy.sure(&["dpkg", "--no-triggers", "--purge", "weal"]);
     assert!(!copy.path("/var/lib/weal").exists());
     std::fs::remove_file(copy.path("/srv/echo")).unwrap();
     let more: Vec<String> = copy.changed().difference(&untouched).cloned().collect();
     assert!(more.is_empty(), "{more:?}");
+}
+
+/// Removes the package while an instance runs on whose pool has neither roles nor a record, beside the folder of a pool that does not run.
+fn remove_what_no_record_tells_of(copy: &Copy, state: &str, listen: u16) {
+    copy.sure(&["dpkg", "--no-triggers", "--install", "/tmp/next.deb"]);
+    copy.sure(&["weal", "up", "--detach", "--file", "/etc/weal/weal.toml"]);
+    let load = Load::start(listen, "echo.localhost", "/", 1);
+    load.wait_for(10);
+    drop(load.finish());
+    for pid in pids(copy, state) {
+        copy.sure(&["kill", "-9", &pid.to_string()]);
+    }
+    std::fs::remove_file(copy.path(&format!("{state}/supervisor.json"))).unwrap();
+    std::fs::create_dir(copy.path("/var/lib/weal/another")).unwrap();
+    let runs = || copy.sure(&["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"]).contains("/srv/echo");
+    assert!(runs(), "it hangs on a shim of its own");
+    copy.sure(&["dpkg", "--no-triggers", "--remove", "weal"]);
+    assert!(!runs() && !copy.path("/usr/bin/weal").exists());
 }
 
 fn verify_unit(copy: &Copy) {
