@@ -219,6 +219,42 @@ fn what_the_config_opens_is_open() {
 }
 
 #[test]
+fn each_permit_opens_what_it_names_and_nothing_else() {
+    let Some(machine) = machine() else { return };
+    if skips_without("python3") {
+        return;
+    }
+    // What comes through fails for another reason, or not at all. So it needs no right that the user has not.
+    let script = r#"
+import ctypes, errno, os, resource
+c = ctypes.CDLL(None, use_errno=True)
+def call(x86, other, *args):
+    is_x86 = os.uname().machine == 'x86_64'
+    return 'ok' if c.syscall(x86 if is_x86 else other, *args) >= 0 else errno.errorcode[ctypes.get_errno()]
+setns = call(308, 268, -1, 0)
+pidfd_getfd = call(438, 438, -1, 0, 0)
+sched_setattr = call(314, 274, 0, None, 0)
+personality = call(135, 92, 0x0040000)
+print(setns, pidfd_getfd, sched_setattr, personality, resource.getrlimit(resource.RLIMIT_CORE)[1] == 0)
+"#;
+    let said = |spec: SandboxSpec| {
+        let bench = Bench::new();
+        bench.run(&bench.plan(&spec, machine), &["python3", "-c", script])
+    };
+    let with = |permit| said(SandboxSpec { permit: [permit].into(), ..SandboxSpec::default() });
+    assert_eq!(said(SandboxSpec::default()), "EPERM EPERM ENOSYS EPERM True\n");
+    assert_eq!(with(Permit::Namespaces), "EBADF EPERM ENOSYS EPERM True\n");
+    assert_eq!(with(Permit::Debugging), "EPERM EBADF ENOSYS EPERM True\n");
+    assert_eq!(with(Permit::Realtime), "EPERM EPERM EINVAL EPERM True\n");
+    assert_eq!(with(Permit::SystemCalls), "EBADF EBADF EINVAL ok True\n");
+    let most = rustix::process::getrlimit(rustix::process::Resource::Core).maximum;
+    if most == Some(0) {
+        return eprintln!("skipped: nothing on this machine writes its memory to a file");
+    }
+    assert_eq!(said(SandboxSpec { core_dumps: true, ..SandboxSpec::default() }), "EPERM EPERM ENOSYS EPERM False\n");
+}
+
+#[test]
 fn what_the_config_names_and_the_machine_has_not_is_named_with_its_key() {
     let Some(machine) = machine() else { return };
     let bench = Bench::new();
