@@ -1,12 +1,13 @@
 //! The store: what was acknowledged survives, whatever happens to the file or the disk.
 
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
-use weal_controller::store::{EVENTS_KEPT, Store, StoredConfig};
+use weal_controller::store::{EVENTS_KEPT, MINUTES_KEPT_S, RAW_KEPT_S, Store, StoredConfig};
 use weal_model::{
-    Bytes, Cpu, Event, EventKind, HistorySample, Importance, JobCommand, JobEnd, JobOutcome, JobRecord, JobSpec, NodeSample,
-    Severity, Stage, Time, Work,
+    AppSample, Bytes, Cpu, Event, EventKind, FlowSample, HistorySample, Importance, JobCommand, JobEnd, JobOutcome, JobRecord,
+    JobSpec, NodeSample, Severity, Stage, Time, Utility, Work,
 };
 use weal_protocol::controller::Caller;
 
@@ -196,23 +197,88 @@ async fn history_and_events_stay_bounded() {
     assert!(oldest.id > 1, "{oldest:?}");
 }
 
-#[tokio::test]
-async fn after_some_days_the_store_grows_no_more() {
-    const DAY_S: u64 = 86_400;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store.db");
-    let (store, ..) = Store::open(&path).unwrap();
-    let mut sizes = Vec::new();
-    for (number, second) in (0..6 * DAY_S).step_by(20).enumerate() {
-        store.save_sample(sample(second * 1_000_000_000, 0.123_456_789));
-        store.save_event(event(number as u64));
-        store.save_value("plan", &vec![number; 1000 + number % 100]);
-        if second % 3600 == 0 {
-            // The store takes no more than some thousand at once, and answers this after all of them.
+/// A number as one measures it: with all its digits.
+fn measured(of: u64) -> f64 {
+    (of.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// What the controller keeps of a cycle of two applications under load on two nodes.
+fn cycle(second: u64) -> HistorySample {
+    let number = |of: u64| 100.0 * measured(second * 100 + of);
+    let flow = |(app, of): (&str, u64)| FlowSample {
+        app: app.into(),
+        class: "standard".into(),
+        achieved: Some(number(of)),
+        utility: Some(Utility(number(of + 1))),
+        seats: 12.0,
+        queue_mean: number(of + 2),
+        arrival_per_s: number(of + 3),
+        throughput_per_s: number(of + 4),
+        rejected_per_s: 0.0,
+        cpu_allocated: Cpu(number(of + 5)),
+    };
+    let app = |(name, of): (&str, u64)| AppSample {
+        name: name.into(),
+        ready: 2.0,
+        cpu_used: Cpu(number(of)),
+        cpu_allocated: Cpu(number(of + 1)),
+    };
+    let node = |(name, of): (&str, u64)| NodeSample {
+        name: name.into(),
+        cpu_capacity: Cpu(1.0),
+        cpu_used: Cpu(number(of)),
+        cpu_allocated: Cpu(number(of + 1)),
+    };
+    HistorySample {
+        time: Time(second * 1_000_000_000),
+        span_s: CYCLE_S as f64,
+        flows: [("front", 0), ("back", 10)].map(flow).to_vec(),
+        nodes: [("n1", 20), ("n2", 30)].map(node).to_vec(),
+        apps: [("front", 40), ("back", 50)].map(app).to_vec(),
+        jobs: vec![],
+    }
+}
+
+/// Longer than a pool's, so that the test is quick.
+const CYCLE_S: u64 = 20;
+
+/// Keeps of these seconds what the controller does, and returns how large the file is afterwards, with its journal worked off.
+async fn keep_seconds(path: &Path, seconds: Range<u64>) -> u64 {
+    let (store, ..) = Store::open(path).unwrap();
+    for second in seconds.step_by(CYCLE_S as usize) {
+        store.save_sample(cycle(second));
+        store.save_event(event(second / CYCLE_S));
+        if second % 60 == 0 {
+            store.save_value("plan", &vec![measured(second); 100]);
+        }
+        if second % 600 == 0 {
+            // The store takes no more than some thousand writes at once, and answers this after all of them.
             assert!(store.history(Time(u64::MAX / 2)).await.is_empty());
-            sizes.push(std::fs::metadata(&path).unwrap().len());
         }
     }
-    let (day_3, last) = (sizes[3 * 24], *sizes.last().unwrap());
-    assert!(last as f64 <= day_3 as f64 * 1.1, "{sizes:?}");
+    drop(store);
+    fs::metadata(path).unwrap().len()
+}
+
+/// From then on the file is as large as it gets: what is new takes the pages of what is dropped.
+#[tokio::test]
+async fn when_its_thirty_six_hours_are_full_the_store_grows_no_more() {
+    const PAGE: u64 = 4096;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let mut pages = Vec::new();
+    for period in 0..6 {
+        let size = keep_seconds(&path, period * MINUTES_KEPT_S..(period + 1) * MINUTES_KEPT_S).await;
+        pages.push(size / PAGE);
+    }
+    println!("pages of {PAGE} bytes after each 36 hours: {pages:?}");
+    // The first periods fill it, and leave the gaps between rows that there are from then on.
+    let (full, later) = (pages[2], &pages[3..]);
+    assert!(later.iter().all(|now| now.abs_diff(full) <= 4), "{pages:?}");
+    let (store, ..) = Store::open(&path).unwrap();
+    let history = store.history(Time(0)).await;
+    let covered_s: f64 = history.iter().map(|sample| sample.span_s).sum();
+    assert!((covered_s - MINUTES_KEPT_S as f64).abs() <= 1800.0, "{covered_s} s are kept");
+    let (minutes, cycles) = ((MINUTES_KEPT_S - RAW_KEPT_S) / 60, RAW_KEPT_S / CYCLE_S);
+    assert!((history.len() as u64).abs_diff(minutes + cycles) <= 120, "{} samples", history.len());
 }
