@@ -1,8 +1,8 @@
 //! The pool: `weal up` in a folder of its own, whose state directory is a small disk where this user may mount one.
 
 use std::fs::{self, File};
-use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
+use weal_model::HistorySample;
 
 use super::machine;
 
@@ -110,6 +111,28 @@ impl Pool {
     pub fn status(&self) -> Option<Value> {
         let output = self.weal(&["status", "-o", "json"]).ok()?;
         output.status.success().then(|| serde_json::from_slice(&output.stdout).ok())?
+    }
+
+    /// The samples of the last so many seconds, as the API tells them.
+    pub fn history(&self, since: Duration) -> Result<Vec<HistorySample>> {
+        let mut api = TcpStream::connect(self.api)?;
+        let since_s = since.as_secs_f64();
+        // A client of this version gets its answer in one piece.
+        write!(api, "GET /v1/history?since_s={since_s} HTTP/1.0\r\nhost: {}\r\n\r\n", self.api)?;
+        let mut answer = String::new();
+        api.read_to_string(&mut answer)?;
+        let (head, body) = answer.split_once("\r\n\r\n").context("the API broke off")?;
+        ensure!(head.contains(" 200 "), "the API answers {head}");
+        Ok(serde_json::from_str(body)?)
+    }
+
+    /// Does something to it while nothing of it runs.
+    pub fn while_down(&mut self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        let left = self.end()?;
+        ensure!(left.is_empty(), "{}", left.join("\n"));
+        act()?;
+        self.supervisor = self.spawn()?;
+        self.wait("the pool to serve again", |pool| pool.status().is_some_and(|status| is_ready(&status)))
     }
 
     /// The living processes of a role.
