@@ -1,7 +1,7 @@
 //! What is made of samples: ratios to HAProxy, round by round, and whether the target is met.
 
 use super::proxies::Kind;
-use super::{CONNECTIONS, Course};
+use super::setting::{CONNECTIONS, Course};
 use crate::bench::real::{median, quantile};
 use crate::table::Table;
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{CONNECTIONS, SMALL, websocket};
+use super::setting::{CONNECTIONS, Done, SMALL};
+use super::websocket;
 use crate::bench::real::quantile;
 
 /// Streams under way over each connection of HTTP/2. Together there are as many requests as over connections of HTTP/1.
@@ -31,14 +32,6 @@ pub enum Load {
     Resumptions,
     /// Clients that send a message and wait until it has come back.
     Messages,
-}
-
-/// What a load has done.
-pub struct Done {
-    /// Requests, handshakes or messages.
-    pub count: u64,
-    pub seconds: f64,
-    pub p99_ms: Option<f64>,
 }
 
 impl Load {

@@ -8,6 +8,7 @@ mod figures;
 mod load;
 mod programs;
 mod proxies;
+mod setting;
 mod websocket;
 
 use std::fs::Permissions;
@@ -19,16 +20,11 @@ use anyhow::{Context, Result, ensure};
 use self::figures::{Sample, TARGET, add_rows, new_table};
 use self::load::Load;
 use self::programs::Programs;
-use self::proxies::{Front, Kind, Proxy, Setting, start_instance};
+use self::proxies::{Front, Kind, Proxy, Setting, start, start_instance};
+use self::setting::{Course, SMALL};
 use super::Arguments;
 use super::real::tls_gateway::make_certificate;
 use crate::table::Table;
-
-/// Client connections: enough to keep every proxy busy, few enough to fit the scheduler's noise.
-const CONNECTIONS: usize = 64;
-
-/// Bytes of a small answer.
-const SMALL: usize = 64;
 
 /// A process that used less is not what was loaded.
 const LEAST_CPU_S: f64 = 0.05;
@@ -64,13 +60,6 @@ const WORKS: [Work; 8] = [
     },
     Work { case: "websocket", name: "WebSocket, 64 bytes and back", load: Load::Messages, path: "/", bytes: 2, ..SMALL_ANSWERS },
 ];
-
-/// How long a work is done.
-#[derive(Clone, Copy)]
-struct Course {
-    rounds: usize,
-    seconds: u32,
-}
 
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Table> {
@@ -116,7 +105,7 @@ impl Work {
         let (echo, answers) = (websocket::Echo::start()?, start_instance(folder)?);
         let instance = if let Load::Messages = self.load { echo.address() } else { answers.address };
         let setting = Setting { front: self.front, instance, certificate, folder, path: self.path, bytes: self.bytes };
-        let proxies = Kind::ALL.into_iter().map(|kind| setting.start(kind, programs)).collect::<Result<Vec<_>>>()?;
+        let proxies = Kind::ALL.into_iter().map(|kind| start(kind, &setting, programs)).collect::<Result<Vec<_>>>()?;
         self.run_rounds(course, &proxies, folder)
     }
 

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::load::Done;
+use super::setting::Done;
 use crate::bench::real::quantile;
 
 /// A client's key and the server's answer to it, as section 1.3 has them.
@@ -76,7 +76,7 @@ async fn accept_all(listener: TcpListener) {
 async fn serve(stream: TcpStream) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
-    while !head(&mut stream).await?.to_ascii_lowercase().contains("\r\nupgrade: websocket\r\n") {
+    while !head(&mut stream).await?.lines().any(|line| line.eq_ignore_ascii_case("upgrade: websocket")) {
         stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await?;
     }
     let switched = format!(

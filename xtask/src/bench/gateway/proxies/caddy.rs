@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Front, Setting, WORKERS};
+use super::proxy::{Front, Setting, WORKERS};
 use crate::bench::gateway::programs::Programs;
 
 pub fn command(setting: &Setting, programs: &Programs, address: SocketAddr) -> Result<Command> {

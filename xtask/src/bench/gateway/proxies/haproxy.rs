@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Front, Setting, WORKERS};
+use super::proxy::{Front, Setting, WORKERS};
 
 pub fn command(setting: &Setting, address: SocketAddr) -> Result<Command> {
     let file = setting.write("haproxy.cfg", &config(setting, address)?)?;

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::{Front, Proxy, Setting, WORKERS, answers};
-use crate::bench::gateway::SMALL;
+use super::proxy::{Front, Proxy, Setting, WORKERS, answers};
+use crate::bench::gateway::setting::SMALL;
 use crate::bench::real::pool::free_address;
 
 /// Connections are closed neither for their age nor for what they carried. What a slow client has not taken yet waits in memory, not in a file.

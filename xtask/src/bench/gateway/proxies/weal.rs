@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use super::{Front, Setting, WORKERS};
+use super::proxy::{Front, Setting, WORKERS};
 use crate::bench::gateway::programs::Programs;
 
 /// More than there are clients: requests take seats, and none waits.
