@@ -37,12 +37,38 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
             findings.push(Finding::new(format!("only {path} {words}"), text));
         }
     }
+    findings.extend(examples(path, text));
+    findings
+}
+
+/// Blocks of code in documentation comments that rustdoc would take for Rust. No command runs them, and what does not run goes stale: an example
+/// belongs in a test, or in `examples/`.
+fn examples(path: &str, text: &str) -> Vec<Finding> {
+    let mut is_open = false;
+    let mut findings = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let comment = line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!"));
+        let Some(language) = comment.and_then(|comment| comment.trim_start().strip_prefix("```")) else { continue };
+        is_open = !is_open;
+        if is_open && ["", "rust", "no_run", "should_panic"].iter().any(|rust| language.split(',').next() == Some(rust)) {
+            let text = format!("{path}:{}: an example in a comment is run by nothing; say ```text if it is none", number + 1);
+            findings.push(Finding::new(format!("example {path}"), text));
+        }
+    }
     findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn examples_in_comments_are_found_and_other_blocks_are_not() {
+        let code = "/// ```\n/// f();\n/// ```\nfn f() {}\n\n    //! ```text\n    //! a = b\n    //! ```\n/// ```rust,no_run\n/// ```\n";
+        let found: Vec<String> = check(&Files::fixture(&[("a.rs", code)])).into_iter().map(|one| one.text).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("a.rs:1: ") && found[1].starts_with("a.rs:9: "), "{found:?}");
+    }
 
     #[test]
     fn long_files_and_unfinished_code_are_found() {
