@@ -64,7 +64,8 @@ mod tests {
 
     #[test]
     fn examples_in_comments_are_found_and_other_blocks_are_not() {
-        let code = "/// ```\n/// f();\n/// ```\nfn f() {}\n\n    //! ```text\n    //! a = b\n    //! ```\n/// ```rust,no_run\n/// ```\n";
+        let code =
+            "/// ```\n/// f();\n/// ```\nfn f() {}\n\n    //! ```text\n    //! a = b\n    //! ```\n/// ```rust,no_run\n/// ```\n";
         let found: Vec<String> = check(&Files::fixture(&[("a.rs", code)])).into_iter().map(|one| one.text).collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("a.rs:1: ") && found[1].starts_with("a.rs:9: "), "{found:?}");

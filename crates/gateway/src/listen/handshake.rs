@@ -11,11 +11,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::HandshakeKind;
 use tokio_rustls::rustls::server::{Accepted, Acceptor};
-use tokio_rustls::server::{StartHandshake, TlsStream};
+use tokio_rustls::server::StartHandshake;
 
 use super::client::Client;
 use super::line::{Line, NoTurn};
 use super::refusal::answer_raw;
+use super::transport::TlsTransport;
 use crate::limits::Limits;
 use crate::tls::challenges::ACME_TLS;
 use crate::tls::hello;
@@ -38,13 +39,7 @@ impl From<io::Error> for Failure {
 
 /// Shakes hands with `client` when it is its turn in `line`. `None` when nothing came of it; that is counted, and said where somebody may look
 /// for it.
-pub(crate) async fn shake(
-    stream: TcpStream,
-    tls: &Tls,
-    line: &Line,
-    client: &Client,
-    limits: &Limits,
-) -> Option<TlsStream<TcpStream>> {
+pub(crate) async fn shake(stream: TcpStream, tls: &Tls, line: &Line, client: &Client, limits: &Limits) -> Option<TlsTransport> {
     let shaken = tokio::select! {
         shaken = tokio::time::timeout(limits.handshake, begin(stream, tls, line)) => {
             shaken.unwrap_or(Err(Failure::Io(io::ErrorKind::TimedOut.into())))
@@ -53,7 +48,7 @@ pub(crate) async fn shake(
     };
     match shaken {
         Ok(stream) => {
-            let kind = stream.get_ref().1.handshake_kind();
+            let kind = (*stream).get_ref().1.handshake_kind();
             tls.count(if kind == Some(HandshakeKind::Resumed) { HandshakeEnd::Resumed } else { HandshakeEnd::Full });
             return Some(stream);
         }
@@ -71,7 +66,7 @@ pub(crate) async fn shake(
     None
 }
 
-async fn begin(stream: TcpStream, tls: &Tls, line: &Line) -> Result<TlsStream<TcpStream>, Failure> {
+async fn begin(stream: TcpStream, tls: &Tls, line: &Line) -> Result<TlsTransport, Failure> {
     // A client that says nothing takes no memory for what it says.
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
@@ -99,7 +94,7 @@ async fn begin(stream: TcpStream, tls: &Tls, line: &Line) -> Result<TlsStream<Tc
     let cost = cpu_time().saturating_sub(before);
     line.note(effort, cost);
     tls.count_cost(effort, cost);
-    Ok(shaking.await?)
+    Ok(Box::new(shaking.await?))
 }
 
 /// Reads what a client wants: that, the stream, and the ticket that it shows.

@@ -36,15 +36,18 @@ impl Transport for TcpStream {
     }
 }
 
-impl Transport for TlsStream<TcpStream> {
+/// TLS over a socket. Boxed: it is large, and each future on its way would have room for one of its own for as long as the connection lasts.
+pub(crate) type TlsTransport = Box<TlsStream<TcpStream>>;
+
+impl Transport for TlsTransport {
     const SCHEME: ListenScheme = ListenScheme::Https;
 
     fn speaks_h2(&self) -> Option<bool> {
-        Some(self.get_ref().1.alpn_protocol() == Some(b"h2"))
+        Some((**self).get_ref().1.alpn_protocol() == Some(b"h2"))
     }
 
     fn socket(&self) -> &TcpStream {
-        self.get_ref().0
+        (**self).get_ref().0
     }
 }
 
