@@ -58,7 +58,20 @@ pub fn listening() -> io::Result<Vec<Listening>> {
 /// # Errors
 /// The kernel does not say.
 pub fn listener_at(address: SocketAddr) -> io::Result<Option<Listening>> {
-    one_asked(address).or_else(|_| Ok(listening()?.into_iter().find(|socket| socket.takes(address))))
+    found_at(address, one_asked(address), listening)
+}
+
+/// Of `one`, the kernel's answer for this address alone, only a socket counts. A kernel without this part of sock_diag answers as if nobody
+/// listened, so `all` those that listen are looked through then.
+fn found_at(
+    address: SocketAddr,
+    one: io::Result<Option<Listening>>,
+    all: impl FnOnce() -> io::Result<Vec<Listening>>,
+) -> io::Result<Option<Listening>> {
+    match one {
+        Ok(Some(found)) => Ok(Some(found)),
+        Ok(None) | Err(_) => Ok(all()?.into_iter().find(|socket| socket.takes(address))),
+    }
 }
 
 /// The socket that takes datagrams which are sent to `address` of this machine by whoever it is not connected to; `None` when none does.
@@ -221,6 +234,19 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+
+    #[test]
+    fn a_kernel_that_cannot_look_one_up_is_not_believed_that_nobody_listens() {
+        let address: SocketAddr = ([127, 0, 0, 1], 8000).into();
+        let socket = Listening { address, uid: 7, inode: 9 };
+        let refused = || Err(io::ErrorKind::Unsupported.into());
+        for one in [Ok(None), refused()] {
+            assert_eq!(found_at(address, one, || Ok(vec![socket])).unwrap(), Some(socket));
+        }
+        assert_eq!(found_at(address, Ok(Some(socket)), || panic!("it is known")).unwrap(), Some(socket));
+        assert_eq!(found_at(address, Ok(None), || Ok(vec![])).unwrap(), None);
+        assert!(found_at(address, Ok(None), || Err(io::ErrorKind::Unsupported.into())).is_err(), "nobody can tell");
+    }
 
     #[test]
     fn a_listening_socket_is_found_by_its_port_with_its_owner() {
