@@ -145,6 +145,11 @@ impl Framing {
         self.state == State::Fields || (self.state == State::Start && !self.line.is_empty())
     }
 
+    /// True when the end of a head has come, but not that of the body behind it.
+    pub fn is_within_body(&self) -> bool {
+        matches!(self.state, State::Length(_) | State::Chunk(_))
+    }
+
     /// True when a request has come to its end, or the next one has not begun.
     pub fn is_between_requests(&self) -> bool {
         self.state == State::Start && self.line.is_empty()

@@ -338,11 +338,17 @@ impl Client {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Notes how far a reader of what was received has come.
-    pub fn note_read(&self, framing: &Framing) {
-        self.requests.store(framing.requests(), Ordering::Relaxed);
+    /// Notes how far a reader of what was received has come, which was `within_body` before.
+    pub fn note_read(&self, framing: &Framing, within_body: bool) {
+        let begun = self.requests.swap(framing.requests(), Ordering::Relaxed) != framing.requests();
         self.is_within_head.store(framing.is_within_head(), Ordering::Relaxed);
-        if self.phase() == Phase::Idle {
+        if self.phase() != Phase::Idle {
+            return;
+        }
+        if within_body && !begun && !framing.is_within_head() {
+            // The request has its answer already, and its client sends the rest of the body.
+            self.since.store(self.clock.now().0, Ordering::Relaxed);
+        } else {
             self.enter(Phase::Head);
         }
     }

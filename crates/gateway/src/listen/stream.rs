@@ -179,8 +179,9 @@ impl<T: Transport> AsyncRead for ClientStream<T> {
         let polled = poll_after(&mut this.first, &mut this.stream, cx, buffer);
         let new = &buffer.filled()[before..];
         if !new.is_empty() && this.client.phase() != Phase::Tunnel {
+            let within_body = this.framing.is_within_body();
             let read = this.framing.read(new);
-            this.client.note_read(&this.framing);
+            this.client.note_read(&this.framing, within_body);
             if let Err(bad) = read {
                 // What came before is still read: it may be the head of the request, which gets an answer.
                 this.is_malformed = true;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use weal_gateway::Limits;
 
 use crate::bed::*;
 
@@ -64,4 +65,23 @@ async fn an_upload_after_its_answer_has_no_more_time_than_its_request() {
     }
     let counters = bed.until("it has ended", |counters| counters.flows[0].in_service == 0).await;
     assert_eq!(counters.instances[0].failures, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_after_its_answer_is_no_head_that_takes_too_long() {
+    let (address, mut whole) = reading_on().await;
+    let hasty = Limits { head: Duration::from_millis(300), ..limits() };
+    let bed = Bed::start_with(vec![cluster(&[address])], hasty).await;
+    let mut client = bed.connect().await;
+    for request in ["first", "second"] {
+        client.send("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\r\n").await;
+        assert_eq!(client.read_answer().await.status, 202, "{request}");
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            client.send(&"x".repeat(50)).await;
+        }
+        assert_eq!(tokio::time::timeout(PATIENCE, whole.recv()).await.unwrap(), Some(true), "{request}");
+        // The end of a body begins no head either.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
 }
