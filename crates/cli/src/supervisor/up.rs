@@ -42,8 +42,9 @@ use crate::users::RoleUsers;
 const HOPELESS: u32 = 6;
 /// How long to wait for a role of an earlier supervisor, whose sockets cannot be taken over, to let go of them.
 const HANDOVER: Duration = Duration::from_secs(20);
-/// Between two looks at what should be there.
+/// Between two looks at what should be there. Documentation promises that a removed state directory is noticed within a second.
 const LOOK: Duration = Duration::from_millis(500);
+const _: () = assert!(LOOK.as_millis() * 2 <= 1000);
 /// How long the agent may take to come up.
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
 

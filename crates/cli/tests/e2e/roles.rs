@@ -78,6 +78,30 @@ fn a_state_folder_that_is_removed_is_made_anew_and_no_instance_is_lost() {
     pool.assert_gone();
 }
 
+/// The supervisor looks at its folder by itself. Without that its watchdog would find the roles stuck, since nobody reaches them any more.
+#[test]
+fn a_removed_state_folder_is_noticed_before_the_watchdog_misses_the_roles_in_it() {
+    const NOTICE: &str = "something of the state directory was removed and is made anew";
+    let mut pool = Pool::echo();
+    pool.up();
+    let load = Load::start(pool.listen, "echo.localhost", "/", 4);
+    let notices = |printed: &str| printed.matches(NOTICE).count();
+    for _ in 0..2 {
+        load.wait_for(100);
+        // Files go one by one: it may be noticed when a part is gone, and again.
+        let before = notices(&pool.printed());
+        pool.remove_state();
+        pool.eventually("the supervisor notices it", || (notices(&pool.printed()) > before).then_some(()));
+        pool.eventually("an event", || text(&pool.run(&["events"]).stdout).contains(NOTICE).then_some(()));
+        pool.wait_ready();
+    }
+    load.wait_for(100);
+    let (printed, tally) = (pool.printed(), load.finish());
+    let before_the_watchdog = printed.split("answered nothing for").next().unwrap_or_default();
+    assert!(notices(before_the_watchdog) > 0, "{printed}");
+    assert!(tally.lost.is_empty(), "lost {} of {}: {:?}", tally.lost.len(), tally.answered, tally.lost);
+}
+
 /// The supervisor dies at any moment of its start. Whatever it had started by then is found.
 #[test]
 fn what_a_supervisor_started_just_before_its_death_is_found_by_down_and_by_the_next_up() {
