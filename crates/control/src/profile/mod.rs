@@ -8,16 +8,9 @@
 //! - [`Profiles::bottleneck`]: the resource that a cluster runs out of first;
 //! - [`Profiles::stretch`]: how many more seats than the model says it takes to keep the CPU busy.
 //!
-//! ```
-//! use weal_control::profile::Profiles;
-//! # let (snapshot, spec): (weal_model::Snapshot, Option<weal_model::PoolSpec>) = Default::default();
-//! let mut profiles = Profiles::default();
-//! # if let Some(spec) = spec {
+//! ```text
 //! profiles.update(&snapshot, &spec);
-//! for factor in profiles.work_factors() {
-//!     println!("{} in {}: {:?}", factor.flow, factor.app, factor.work);
-//! }
-//! # }
+//! for factor in profiles.work_factors() { .. } // factor.work of CPU in factor.app for each request of factor.flow
 //! ```
 //!
 //! Missing, negative and NaN measurements are left out; a window of an odd length, or a snapshot seen before, is ignored.
