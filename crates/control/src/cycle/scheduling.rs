@@ -7,7 +7,6 @@ use weal_protocol::Refusal;
 use weal_protocol::controller::{JobSubmission, StageWish};
 
 use super::effect::Note;
-use super::queue::Written;
 use super::schedules::Due;
 use super::state::State;
 
@@ -86,9 +85,7 @@ impl State {
     fn take_scheduled(&mut self, now: Time, time: Time, due: &Due) -> Result<(), Refusal> {
         let (mut record, _) = self.record_of(now, &submission(due, time))?;
         record.scheduled = Some(due.scheduled());
-        let job = record.spec.name.clone();
-        self.queue.enter(record, Written::Submission);
-        self.write_job(&job);
+        self.take_in(record);
         Ok(())
     }
 }

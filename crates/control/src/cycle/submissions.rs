@@ -74,9 +74,15 @@ impl State {
         if self.queue.get(&job).is_some() {
             return Err(bad(format!("a job called {job} is not over")));
         }
-        self.queue.enter(JobRecord::new(self.queue.next_number(), spec, JobCommand::default()), Written::Submission);
-        let write = self.write_job(&job);
+        let write = self.take_in(JobRecord::new(self.queue.next_number(), spec, JobCommand::default()));
         Ok(JobOrdered { is_new: true, ..JobOrdered::written(job, write) })
+    }
+
+    /// Enters a job and writes it down.
+    pub(super) fn take_in(&mut self, record: JobRecord) -> Option<u64> {
+        let job = record.spec.name.clone();
+        self.queue.enter(record, Written::Submission);
+        self.write_job(&job)
     }
 
     /// The job of an earlier submission with the same key by the same token: keys of different tokens do not meet.

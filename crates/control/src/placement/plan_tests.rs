@@ -61,7 +61,7 @@ fn demand_brings_up_instances_until_it_is_met_or_they_are_the_most() {
     assert_eq!(actions(&one, &policy), ["start a-9 on n0", "start a-10 on n1"]);
     let (plan, report) = plan(&one, &policy, Iterations::default());
     assert_eq!(report.apps["a"].binding, Binding::MaxInstances { max: 3 });
-    assert!(plan.shares.iter().all(|load| load.cpu == Cpu(2.0)), "{:?}", plan.shares);
+    assert!(plan.shares.iter().all(|share| share.cpu == Cpu(2.0)), "{:?}", plan.shares);
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn static_placement_widens_everything_once_and_shares_equally_whatever_is_asked(
     let all = [("a-1", 0, Ready), ("a-2", 1, Ready), ("b-1", 1, Ready), ("c-1", 0, Ready), ("c-2", 1, Ready)];
     let (plan, report) = plan(&snapshot(&pool, &all), &policy, Iterations::default());
     assert_eq!(plan.actions, []);
-    let cpu: Vec<f64> = plan.shares.iter().map(|load| load.cpu.0).collect();
+    let cpu: Vec<f64> = plan.shares.iter().map(|share| share.cpu.0).collect();
     for (cpu, expected) in cpu.iter().zip([1.0, 2.0 / 3.0, 2.0 / 3.0, 1.0, 2.0 / 3.0]) {
         assert!((cpu - expected).abs() < 1e-9, "{cpu} and not {expected}");
     }

@@ -161,7 +161,7 @@ fn plans_are_accepted_or_nothing_changes_whatever_was_measured() {
         let findings = check(&seen, &pool, &plan);
         refused.extend(findings.first().map(|finding| format!("seed {seed}: {finding}")));
         assert!(report.lowest_utility.is_none_or(|lowest| lowest.0.is_finite()), "seed {seed}: {report:?}");
-        assert!(plan.shares.iter().all(|load| load.cpu.0.is_finite()), "seed {seed}: {:?}", plan.shares);
+        assert!(plan.shares.iter().all(|share| share.cpu.0.is_finite()), "seed {seed}: {:?}", plan.shares);
     }
     assert!(planned > 5_000, "only {planned} plans have any action");
     println!("{} of 10000 plans are refused", refused.len());

@@ -76,11 +76,7 @@ impl World<'_> {
                 let app = self.apps.iter().position(|entry| entry.name == *app);
                 let node = self.nodes.iter().position(|entry| entry.name == *node);
                 let (Some(app), Some(node)) = (app, node) else {
-                    return self.emit(Signal::Acted {
-                        action,
-                        took_s: 0.0,
-                        refusal: Some(Refusal::failed("there is no such application or node")),
-                    });
+                    return self.answer_at_once(action, Some(Refusal::failed("there is no such application or node")));
                 };
                 let index = self.add_instance(app, node, instance.clone());
                 self.operate(index, OperationKind::Start, Some(action));
@@ -95,8 +91,7 @@ impl World<'_> {
             | Action::ResumeJob { .. }
             | Action::MigrateJob { .. }
             | Action::SetJobCpu { .. } => {
-                let refusal = Some(Refusal::failed("the controller has no such job"));
-                self.emit(Signal::Acted { action, took_s: 0.0, refusal });
+                self.answer_at_once(action, Some(Refusal::failed("the controller has no such job")));
             }
         }
     }
@@ -104,7 +99,7 @@ impl World<'_> {
     fn act_on(&mut self, id: InstanceId, change: OperationKind, action: Action) {
         let now_s = self.now_s();
         let found = self.instances.iter().rposition(|entry| entry.id == id && entry.state != InstanceState::Stopped);
-        let Some(index) = found else { return self.emit(Signal::Acted { action, took_s: 0.0, refusal: None }) };
+        let Some(index) = found else { return self.answer_at_once(action, None) };
         let entry = &mut self.instances[index];
         let refusal = match (change, &mut entry.operation) {
             // One that is being woken for the gateway is woken for the controller too.
@@ -125,7 +120,7 @@ impl World<'_> {
             _ => None,
         };
         match refusal {
-            Some(refusal) => self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(refusal) }),
+            Some(refusal) => self.answer_at_once(action, Some(refusal)),
             None => self.operate(index, change, Some(action)),
         }
     }
@@ -151,7 +146,7 @@ impl World<'_> {
         }
         if starts {
             if let Some(action) = told {
-                self.emit(Signal::Acted { action, took_s: 0.0, refusal: None });
+                self.answer_at_once(action, None);
             }
             self.emit(Signal::State { instance, state });
             return self.begin_start(instance);

@@ -79,23 +79,21 @@ impl World<'_> {
         let action = order.action.clone();
         let (name, to, change) = match &action {
             Action::StartJob { job, nodes } => (job, Some(nodes), ChangeKind::Start),
-            Action::ResumeJob { job, .. } if self.unpause_job(job) => {
-                return self.emit(Signal::Acted { action, took_s: 0.0, refusal: None });
-            }
+            Action::ResumeJob { job, .. } if self.unpause_job(job) => return self.answer_at_once(action, None),
             Action::ResumeJob { job, nodes } => (job, Some(nodes), ChangeKind::Resume),
             Action::MigrateJob { job, nodes } => (job, Some(nodes), ChangeKind::Migrate),
             Action::SuspendJob { job } => (job, None, ChangeKind::Suspend),
             Action::SetJobCpu { job, cpu } => {
                 let refusal = (!self.set_job_cpu(job, *cpu, order.limit)).then(|| not_now(job));
-                return self.emit(Signal::Acted { action, took_s: 0.0, refusal });
+                return self.answer_at_once(action, refusal);
             }
             Action::PauseJob { job } => {
                 let refusal = (!self.pause_job(job)).then(|| not_now(job));
-                return self.emit(Signal::Acted { action, took_s: 0.0, refusal });
+                return self.answer_at_once(action, refusal);
             }
             Action::EndJob { job, attempt } => {
                 self.end_run(job, *attempt);
-                return self.emit(Signal::Acted { action, took_s: 0.0, refusal: None });
+                return self.answer_at_once(action, None);
             }
             Action::Start { .. } | Action::Stop { .. } | Action::Sleep { .. } | Action::Resume { .. } => return,
         };
@@ -106,11 +104,10 @@ impl World<'_> {
         };
         let can = change != ChangeKind::Suspend || self.scenario.surroundings.has_swap();
         if let Some(refusal) = self.unknown_work(name) {
-            return self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(refusal) });
+            return self.answer_at_once(action, Some(refusal));
         }
         let is_free = |job: &Job| job.state == wanted && job.operation.is_none() && !job.paused;
-        let open = self.open_job(name).filter(|&index| is_free(&self.jobs[index]));
-        let open = open.filter(|_| can);
+        let open = self.open_job(name).filter(|&index| can && is_free(&self.jobs[index]));
         let to = to.map(|names| names.iter().filter_map(|name| self.node_called(name)).collect::<Vec<usize>>());
         let fits = |index: usize| {
             let enough = |to: &Vec<usize>| to.len() == self.jobs[index].spec.tasks as usize && self.has_room_for(index, to);
@@ -123,7 +120,7 @@ impl World<'_> {
             }
             None => {
                 let refusal = not_now(name);
-                self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(refusal) });
+                self.answer_at_once(action, Some(refusal));
             }
         }
     }
@@ -355,7 +352,7 @@ impl World<'_> {
             let done = self.done_by(entry);
             self.halt(index);
             if let Some(action) = self.jobs[index].operation.take().and_then(|operation| operation.ordered) {
-                self.emit(Signal::Acted { action, took_s: 0.0, refusal: Some(Refusal::failed("its node is gone")) });
+                self.answer_at_once(action, Some(Refusal::failed("its node is gone")));
             }
             let entry = &mut self.jobs[index];
             *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };

@@ -4,7 +4,7 @@
 use weal_control::cycle::{Done, Input};
 use weal_control::dispatch::Attempt;
 use weal_control::flow::pipeline::RequestOutcome;
-use weal_model::{Action, InstanceState, naming};
+use weal_model::{Action, AppName, InstanceId, InstanceState, JobName, NodeName, naming};
 use weal_protocol::Refusal;
 use weal_protocol::engine::ActionOutcome;
 use weal_protocol::node::InstanceEvent;
@@ -56,41 +56,28 @@ impl World<'_> {
 
     /// An instance has entered a state: the controller hears of it.
     fn push_state(&mut self, instance: usize, state: InstanceState) {
-        let time = self.its_time();
         let entry = &self.instances[instance];
-        self.controller.events += 1;
-        let event = InstanceEvent {
-            id: self.controller.events,
-            time,
-            instance: entry.id.clone(),
-            app: self.apps[entry.app].name.clone(),
-            node: self.nodes[entry.node].name.clone(),
-            state,
-            detail: String::new(),
-            job: None,
-        };
+        let (app, node) = (self.apps[entry.app].name.clone(), self.nodes[entry.node].name.clone());
+        self.push_event(entry.id.clone(), app, node, state, None);
         if self.controller.cycle.is_some() {
-            self.controller.noted_until = time;
+            self.controller.noted_until = self.its_time();
         }
-        self.controller.hear(Input::Events(vec![event]));
     }
 
     /// The run of a job has changed: the controller hears of it.
     fn push_job(&mut self, job: usize) {
-        let (time, job) = (self.its_time(), &self.jobs[job]);
-        let node = job.nodes.first().map_or_else(|| "".into(), |&node| self.nodes[node].name.clone());
+        let job = &self.jobs[job];
+        let (name, node) = (job.spec.name.clone(), job.nodes.first());
+        let node = node.map_or_else(|| "".into(), |&node| self.nodes[node].name.clone());
+        let (task, account) = (naming::task_id(&name, job.attempt, 0), naming::job_account(&name));
+        self.push_event(task, account, node, InstanceState::Ready, Some(name));
+    }
+
+    fn push_event(&mut self, instance: InstanceId, app: AppName, node: NodeName, state: InstanceState, job: Option<JobName>) {
+        let time = self.its_time();
         self.controller.events += 1;
-        let event = InstanceEvent {
-            id: self.controller.events,
-            time,
-            instance: naming::task_id(&job.spec.name, job.attempt, 0),
-            app: naming::job_account(&job.spec.name),
-            node,
-            state: InstanceState::Ready,
-            detail: String::new(),
-            job: Some(job.spec.name.clone()),
-        };
-        self.controller.hear(Input::Events(vec![event]));
+        let (id, detail) = (self.controller.events, String::new());
+        self.controller.hear(Input::Events(vec![InstanceEvent { id, time, instance, app, node, state, detail, job }]));
     }
 
     /// The controller hears what became of an action that it had ordered.

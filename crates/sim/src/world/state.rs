@@ -1,7 +1,8 @@
 //! The world: its parts together, its clock, and what concerns nodes as a whole.
 
 use rand::RngExt;
-use weal_model::{Bytes, JobSpec, SleepCosts, Time};
+use weal_model::{Action, Bytes, JobSpec, SleepCosts, Time};
+use weal_protocol::Refusal;
 use weal_scenario::{Fault, FaultKind, Scenario};
 
 use super::parts::app::App;
@@ -160,6 +161,11 @@ impl<'a> World<'a> {
             let (at_s, version) = (entry.processor.next_s(), entry.version);
             self.agenda.enter(at_s, Event::Node { node, version });
         }
+    }
+
+    /// An action of the controller is done at once, or refused.
+    pub fn answer_at_once(&mut self, action: Action, refusal: Option<Refusal>) {
+        self.emit(Signal::Acted { action, took_s: 0.0, refusal });
     }
 
     /// Another part has to take it up.
