@@ -106,7 +106,9 @@ impl World<'_> {
         if let Some(refusal) = self.unknown_work(name) {
             return self.answer_at_once(action, Some(refusal));
         }
-        let is_free = |job: &Job| job.state == wanted && job.operation.is_none() && !job.paused;
+        // What stands still in memory can still leave it.
+        let may = |job: &Job| change == ChangeKind::Suspend || !job.paused;
+        let is_free = |job: &Job| job.state == wanted && job.operation.is_none() && may(job);
         let open = self.open_job(name).filter(|&index| can && is_free(&self.jobs[index]));
         let to = to.map(|names| names.iter().filter_map(|name| self.node_called(name)).collect::<Vec<usize>>());
         let fits = |index: usize| {
@@ -227,7 +229,7 @@ impl World<'_> {
             }
         }
         entry.version += 1;
-        entry.since = since;
+        (entry.since, entry.paused) = (since, false);
         entry.operation = Some(JobOperation { change, leaves, fails, began_s: now_s, ordered: Some(action) });
         let (version, mut on) = (entry.version, entry.nodes.clone());
         on.dedup();

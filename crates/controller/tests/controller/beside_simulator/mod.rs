@@ -67,6 +67,7 @@ fn simulated() -> Decisions {
         (12.7004, Order::Wake { app: "blog".into() }),
         (20.3004, Order::Submit { submission: Box::new(build()), submitter: None }),
         (27.3004, job(JobVerb::Pause)),
+        (29.3004, job(JobVerb::Suspend)),
         (31.3004, job(JobVerb::Resume)),
         (71.5004, sleep("shop")),
         (72.3004, Order::Wake { app: "shop".into() }),
