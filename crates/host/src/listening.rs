@@ -2,8 +2,9 @@
 //! connection of the machine. By hand: the one library for it brings a second version of four others for these two messages.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with};
 
@@ -58,20 +59,33 @@ pub fn listening() -> io::Result<Vec<Listening>> {
 /// # Errors
 /// The kernel does not say.
 pub fn listener_at(address: SocketAddr) -> io::Result<Option<Listening>> {
-    found_at(address, one_asked(address), listening)
+    let all = || Ok(listening()?.into_iter().find(|socket| socket.takes(address)));
+    believed(one_asked(address), looks_one_up, all)
 }
 
-/// Of `one`, the kernel's answer for this address alone, only a socket counts. A kernel without this part of sock_diag answers as if nobody
-/// listened, so `all` those that listen are looked through then.
-fn found_at(
-    address: SocketAddr,
+/// Of `one`, the kernel's answer about one socket, only a socket counts, unless the kernel `looks_one_up`. Else `all` sockets are looked through.
+fn believed(
     one: io::Result<Option<Listening>>,
-    all: impl FnOnce() -> io::Result<Vec<Listening>>,
+    looks_one_up: impl FnOnce() -> bool,
+    all: impl FnOnce() -> io::Result<Option<Listening>>,
 ) -> io::Result<Option<Listening>> {
     match one {
         Ok(Some(found)) => Ok(Some(found)),
-        Ok(None) | Err(_) => Ok(all()?.into_iter().find(|socket| socket.takes(address))),
+        Ok(None) if looks_one_up() => Ok(None),
+        Ok(None) | Err(_) => all(),
     }
+}
+
+/// Whether the kernel looks a single socket up. One without its module `tcp_diag` answers as if there were none, whoever listens. It is asked
+/// once, about a socket that is there.
+fn looks_one_up() -> bool {
+    static ANSWER: OnceLock<bool> = OnceLock::new();
+    *ANSWER.get_or_init(|| {
+        let listeners = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+        let listener = listeners.into_iter().find_map(|ip| TcpListener::bind((ip, 0)).ok());
+        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+        address.is_some_and(|address| matches!(one_asked(address), Ok(Some(_))))
+    })
 }
 
 /// The socket that takes datagrams which are sent to `address` of this machine by whoever it is not connected to; `None` when none does.
@@ -109,7 +123,8 @@ fn receivers(port: u16) -> io::Result<Vec<Listening>> {
 /// # Errors
 /// The kernel does not say.
 pub fn connected_at(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Listening>> {
-    one_found(canonical(local), Some(canonical(remote)))
+    let (local, remote) = (canonical(local), canonical(remote));
+    believed(one_found(local, Some(remote)), looks_one_up, || Proc::system().connected(local, remote))
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -230,22 +245,19 @@ fn read(body: &[u8]) -> Option<Listening> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
     use std::os::fd::AsFd;
 
     use super::*;
 
     #[test]
-    fn a_kernel_that_cannot_look_one_up_is_not_believed_that_nobody_listens() {
-        let address: SocketAddr = ([127, 0, 0, 1], 8000).into();
-        let socket = Listening { address, uid: 7, inode: 9 };
+    fn a_kernel_that_cannot_look_one_up_is_not_believed_that_there_is_none() {
+        let socket = Listening { address: ([127, 0, 0, 1], 8000).into(), uid: 7, inode: 9 };
         let refused = || Err(io::ErrorKind::Unsupported.into());
-        for one in [Ok(None), refused()] {
-            assert_eq!(found_at(address, one, || Ok(vec![socket])).unwrap(), Some(socket));
-        }
-        assert_eq!(found_at(address, Ok(Some(socket)), || panic!("it is known")).unwrap(), Some(socket));
-        assert_eq!(found_at(address, Ok(None), || Ok(vec![])).unwrap(), None);
-        assert!(found_at(address, Ok(None), || Err(io::ErrorKind::Unsupported.into())).is_err(), "nobody can tell");
+        assert_eq!(believed(Ok(None), || false, || Ok(Some(socket))).unwrap(), Some(socket));
+        assert_eq!(believed(refused(), || panic!("it did not answer"), || Ok(Some(socket))).unwrap(), Some(socket));
+        assert_eq!(believed(Ok(Some(socket)), || panic!("it is known"), || panic!("it is known")).unwrap(), Some(socket));
+        assert_eq!(believed(Ok(None), || true, || panic!("the kernel knows")).unwrap(), None);
+        assert!(believed(Ok(None), || false, refused).is_err(), "nobody can tell");
     }
 
     #[test]
@@ -304,10 +316,12 @@ mod tests {
             let expected = Listening { address: from, uid: rustix::process::geteuid().as_raw(), inode };
             let ends = (from, server.local_addr().unwrap());
             assert_eq!(connected_at(ends.0, ends.1).unwrap(), Some(expected), "{address}");
+            assert_eq!(Proc::system().connected(ends.0, ends.1).unwrap(), Some(expected), "by /proc/net");
             drop(client);
             let left = connected_at(ends.0, ends.1).unwrap();
             assert!(left.is_none_or(|socket| socket.inode == 0), "nobody has it any more: {left:?}");
             assert_eq!(connected_at((from.ip(), 9).into(), ends.1).unwrap(), None);
+            assert_eq!(Proc::system().connected((from.ip(), 9).into(), ends.1).unwrap(), None);
         }
     }
 

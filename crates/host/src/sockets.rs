@@ -47,11 +47,26 @@ impl Proc {
         self.sockets_in("udp", "07")
     }
 
+    /// The TCP socket at `local` that is connected to `remote`. It reads every connection of the machine:
+    /// [`connected_at`](crate::listening::connected_at) asks for this one only.
+    ///
+    /// # Errors
+    /// The kernel's tables cannot be read.
+    pub fn connected(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Listening>> {
+        let mut rows = self.rows("tcp")?.into_iter();
+        Ok(rows.find(|row| row.socket.address == local && row.remote == remote).map(|row| row.socket))
+    }
+
     fn sockets_in(&self, table: &str, state: &str) -> io::Result<Vec<Listening>> {
+        Ok(self.rows(table)?.into_iter().filter(|row| row.state == state).map(|row| row.socket).collect())
+    }
+
+    /// The sockets in a table of the kernel's, of both families.
+    fn rows(&self, table: &str) -> io::Result<Vec<Row>> {
         let net = self.root().join("net");
-        let mut found = in_state(&text(&net.join(table), LIST)?, state);
+        let mut found = rows_of(&text(&net.join(table), LIST)?);
         // A kernel without IPv6 has no such table.
-        found.extend(in_state(&text(&net.join(format!("{table}6")), LIST).unwrap_or_default(), state));
+        found.extend(rows_of(&text(&net.join(format!("{table}6")), LIST).unwrap_or_default()));
         Ok(found)
     }
 
@@ -63,16 +78,27 @@ impl Proc {
     }
 }
 
-/// The lines of a table of the kernel's that are sockets in this state: address, user and inode.
-fn in_state(table: &str, state: &str) -> Vec<Listening> {
-    let lines = table.lines().skip(1).filter_map(|line| {
+/// A socket in a table of the kernel's.
+struct Row {
+    socket: Listening,
+    remote: SocketAddr,
+    /// Two hexadecimal digits: `0A` listens.
+    state: String,
+}
+
+fn rows_of(table: &str) -> Vec<Row> {
+    let rows = table.lines().skip(1).filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let (ip, port) = fields.get(1)?.rsplit_once(':')?;
-        let address = SocketAddr::new(ip_of(ip)?, u16::from_str_radix(port, 16).ok()?);
+        let (address, remote) = (end_of(fields.get(1)?)?, end_of(fields.get(2)?)?);
         let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
-        (*fields.get(3)? == state).then_some(Listening { address, uid, inode })
+        Some(Row { socket: Listening { address, uid, inode }, remote, state: (*fields.get(3)?).to_owned() })
     });
-    lines.collect()
+    rows.collect()
+}
+
+fn end_of(field: &str) -> Option<SocketAddr> {
+    let (ip, port) = field.rsplit_once(':')?;
+    Some(SocketAddr::new(ip_of(ip)?, u16::from_str_radix(port, 16).ok()?))
 }
 
 /// Words of 32 bits in the byte order of the machine, as hexadecimal digits.

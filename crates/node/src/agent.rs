@@ -26,6 +26,7 @@ use crate::ports::address;
 use crate::progress;
 use crate::reserve::Reserves;
 use crate::shim::{LOGS_FOLDER, Record, SPEC_FILE, logs};
+use crate::shim_work::ShimWork;
 use crate::site::Site;
 use crate::sleepers::Sleepers;
 use weal_protocol::node::{
@@ -51,6 +52,7 @@ pub struct Agent {
     /// CPU-seconds of all of a node's instances that were told last, there. Invariant: they never fall, since who reads a counter takes a fall
     /// for a new beginning.
     told_cpu: Mutex<BTreeMap<NodeName, f64>>,
+    shim_work: ShimWork,
     sleepers: Sleepers,
     /// What each node keeps free.
     pub(crate) reserves: Reserves,
@@ -73,6 +75,7 @@ impl Agent {
             nodes: Mutex::default(),
             stopped_cpu: Mutex::default(),
             told_cpu: Mutex::default(),
+            shim_work: ShimWork::default(),
             sleepers: Sleepers::default(),
             reserves,
             waking: Mutex::default(),
@@ -284,7 +287,8 @@ impl Agent {
     async fn stop(&self, instance: &InstanceId) -> Result<(), Refusal> {
         let Some(handle) = self.find(instance) else { return Ok(()) };
         let view = handle.view();
-        let used = (self.site.isolation.kind() == Kind::None).then(|| self.cpu_seconds(&view)).flatten();
+        let used = || self.cpu_seconds(&view, &self.usage(&view.record.spec));
+        let used = (self.site.isolation.kind() == Kind::None).then(used).flatten();
         handle.order(Order::Stop).await?;
         let mut instances = self.instances.lock().expect("nothing panics while it is held");
         if instances.get(instance).is_some_and(|now| now.is_gone() || now.view().record.port == view.record.port) {
@@ -292,6 +296,7 @@ impl Agent {
             let mut stopped = self.stopped_cpu.lock().expect("nothing panics while it is held");
             *stopped.entry(view.record.spec.node.clone()).or_default() += used.unwrap_or(0.0);
         }
+        self.shim_work.forget(instance);
         self.sleepers.forget(instance);
         if view.record.spec.job.is_some() {
             return Ok(());
@@ -316,8 +321,11 @@ impl Agent {
         self.instances.lock().expect("nothing panics while it is held").get(instance).cloned()
     }
 
-    fn cpu_seconds(&self, view: &instance::View) -> Option<f64> {
-        Some(self.usage(&view.record.spec).cpu_seconds? + view.memory.cpu_before_s)
+    /// What the instance has used, with what its shims have done for it.
+    fn cpu_seconds(&self, view: &instance::View, usage: &Usage) -> Option<f64> {
+        let spec = &view.record.spec;
+        let of_shims = self.shim_work.cpu_seconds(&self.site.proc, &spec.id, &spec.node, view.shim);
+        Some(usage.cpu_seconds? + view.memory.cpu_before_s + of_shims)
     }
 
     /// All instances that are not gone.
@@ -362,6 +370,7 @@ impl Agent {
         let usage = self.sleepers.usage(&view.record.spec.id, asleep, Instant::now(), || self.usage(&view.record.spec));
         let progress = reported_progress(&view.record, &self.site.dir(view.record.spec.id.as_str()));
         let keeps_awake = keeps_awake(&view.record);
+        let cpu_seconds = self.cpu_seconds(&view, &usage);
         let listener = view.listener();
         let (spec, memory) = (view.record.spec, view.memory);
         InstanceCounters {
@@ -370,7 +379,7 @@ impl Agent {
             since: memory.since,
             pid: view.pid,
             address: address(view.record.port),
-            cpu_seconds: usage.cpu_seconds.map(|seconds| seconds + memory.cpu_before_s),
+            cpu_seconds,
             memory_used: usage.memory.map(Bytes),
             disk_bytes: usage.disk_bytes,
             restarts: memory.restarts,
@@ -404,7 +413,7 @@ impl Agent {
             cpu_capacity: node.cpu,
             is_slice: node.cpu < weal_host::machine::cpus(),
             memory_capacity: node.memory,
-            cpu_seconds: usage.cpu_seconds.unwrap_or_else(summed_cpu),
+            cpu_seconds: usage.cpu_seconds.map_or_else(summed_cpu, |seconds| seconds + self.shim_work.of_node(&node.name)),
             memory_used: usage.memory.map_or_else(summed_memory, Bytes),
             cpu_pressure_seconds: usage.cpu_pressure_seconds,
             memory_reserve: reserve.memory,

@@ -39,6 +39,7 @@ mod probe;
 mod progress;
 mod reserve;
 pub mod shim;
+mod shim_work;
 mod signals;
 mod site;
 mod sleepers;

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
+use weal_host::Identity;
 use weal_model::{Bytes, Cpu, InstanceId, InstanceState, RunEnd, Rung, SandboxMode, SleepCosts, Time};
 use weal_protocol::Refusal;
 use weal_protocol::node::{InstanceEvent, InstanceSpec};
@@ -106,6 +107,8 @@ pub struct View {
     pub memory: RunRecord,
     /// Its main process.
     pub pid: Option<u32>,
+    /// Its shim: the last one that was started, or found.
+    pub shim: Option<Identity>,
     /// Orders to sleep that it has not answered yet: it is as good as asleep.
     pub bedtimes: u32,
 }
@@ -285,7 +288,7 @@ impl Task {
     fn spawn(site: Arc<Site>, record: Record, memory: RunRecord, first: Phase) -> Handle {
         let (sender, orders) = mpsc::channel(64);
         let dir = site.dir(record.spec.id.as_str());
-        let view = Arc::new(Mutex::new(View { record, memory, pid: None, bedtimes: 0 }));
+        let view = Arc::new(Mutex::new(View { record, memory, pid: None, shim: None, bedtimes: 0 }));
         let (deferred, reading, socket) = Default::default();
         let task = Self { site, dir, view: Arc::clone(&view), orders, deferred, working_set: None, reading, socket };
         tokio::spawn(task.run(first));
@@ -382,6 +385,10 @@ impl Task {
 
     fn set_pid(&self, pid: Option<u32>) {
         self.view.lock().expect("nothing panics while it is held").pid = pid;
+    }
+
+    fn set_shim(&self, shim: Identity) {
+        self.view.lock().expect("nothing panics while it is held").shim = Some(shim);
     }
 
     fn limits(&self) -> GroupLimits {

@@ -52,6 +52,7 @@ impl Task {
     pub(super) fn running(&self, started: Started) -> Option<Running> {
         let main_fd = watch(started.main)?;
         self.set_pid(Some(started.main.pid));
+        self.set_shim(started.shim);
         let shim_fd = watch(started.shim);
         let ready_since = (self.memory().state == InstanceState::Ready).then(Instant::now);
         let began = Instant::now();
@@ -277,7 +278,10 @@ impl Task {
         }
         match start_shim(&self.site, &self.dir, self.socket.as_ref(), None).await {
             Ok(()) => {
-                running.shim_fd = self.started().and_then(|started| watch(started.shim));
+                if let Some(started) = self.started() {
+                    running.shim_fd = watch(started.shim);
+                    self.set_shim(started.shim);
+                }
                 tracing::warn!(instance = %self.spec().id, "its shim had been killed and was replaced");
             }
             Err(error) => tracing::error!(instance = %self.spec().id, %error, "its shim was killed and cannot be replaced"),
