@@ -16,10 +16,14 @@ impl State {
             return true;
         }
         let must = are_ours && (self.engine.nodes_differ(&config.pool) || self.engine.has_forgotten);
+        let nodes = config.pool.nodes.clone();
+        if !must {
+            // They may have been set up although no answer came.
+            self.clear_problem("nodes", &format!("{} has the nodes of the config", self.engine.peer));
+        }
         if !must || now < self.engine.retry_nodes {
             return false;
         }
-        let nodes = config.pool.nodes.clone();
         self.engine.configuring = true;
         self.push(Effect::ConfigureNodes(nodes));
         true

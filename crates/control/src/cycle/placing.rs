@@ -211,17 +211,22 @@ impl State {
     }
 
     /// Tells the engine what memory is to be free until the next plan, where that is not what it keeps.
-    fn push_reserves(&mut self, pool: &PoolSpec) {
+    pub(super) fn push_reserves(&mut self, pool: &PoolSpec) {
         let wanted = |node: &NodeSeen| {
             let reserve = self.placing.plan.reserves.iter().find(|reserve| reserve.node == node.name);
             reserve.map_or(Bytes(0), |reserve| reserve.memory)
         };
         let can = self.engine.capabilities().is_some_and(|can| can.reserves);
         let is_kept = self.engine.nodes().iter().all(|node| node.memory_reserve == wanted(node));
-        if pool.control && can && !is_kept && !self.engine.setting_reserves {
-            self.engine.setting_reserves = true;
-            self.push(Effect::SetReserves(self.placing.plan.reserves.clone()));
+        if self.engine.setting_reserves {
+            return;
         }
+        if !pool.control || !can || is_kept {
+            // It may keep them although it did not answer.
+            return self.clear_problem("reserves", "no memory waits to be kept free any more");
+        }
+        self.engine.setting_reserves = true;
+        self.push(Effect::SetReserves(self.placing.plan.reserves.clone()));
     }
 
     pub(super) fn handle_reserves_set(&mut self, result: Result<(), Refusal>) {

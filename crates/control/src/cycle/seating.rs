@@ -60,14 +60,14 @@ impl State {
 
     /// Tells the engine the shares that changed, of instances that are there. An application's own limit binds an instance too.
     pub(super) fn push_cpu_shares(&mut self) {
-        let (Some(pool), Some(seen)) = (self.pool().filter(|pool| pool.control), &self.engine.seen) else { return };
+        let (Some(pool), Some(seen)) = (self.pool(), self.engine.seen.clone()) else { return };
         if self.engine.setting_cpu_shares.is_some() {
             return;
         }
         let there = |id: &_| seen.instances.iter().any(|seen| seen.id == *id && seen.is_running);
-        let changed = self.seating.shares.poll_changes(there);
+        let changed = if pool.control { self.seating.shares.poll_changes(there) } else { Vec::new() };
         if changed.is_empty() {
-            return;
+            return self.clear_problem("shares", "no share of CPU waits to be set any more");
         }
         let bounded = |share: &CpuShare| {
             let app = seen.instances.iter().find(|seen| seen.id == share.instance).map(|seen| &seen.app);
@@ -80,15 +80,18 @@ impl State {
     }
 
     pub(super) fn handle_cpu_shares_set(&mut self, result: Result<(), Refusal>) {
-        let told = self.engine.setting_cpu_shares.take();
-        match (result, told) {
-            (Ok(()), told) => {
+        let told = self.engine.setting_cpu_shares.take().unwrap_or_default();
+        match result {
+            Ok(()) => {
                 self.clear_problem("shares", &format!("{} divides CPU again", self.engine.peer));
-                self.seating.shares.handle_told(told.unwrap_or_default());
+                self.seating.shares.handle_told(told);
                 // What has changed meanwhile.
                 self.push_cpu_shares();
             }
-            (Err(error), _) => self.raise_problem("shares", format!("{} could not divide CPU: {error}", self.engine.peer)),
+            Err(error) => {
+                self.seating.shares.handle_unanswered(&told);
+                self.raise_problem("shares", format!("{} could not divide CPU: {error}", self.engine.peer));
+            }
         }
     }
 }

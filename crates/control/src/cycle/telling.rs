@@ -31,7 +31,11 @@ impl State {
             broken: self.placing.starts.broken(),
         });
         match self.gateway.poll_config(clusters, &config.pool.clients) {
-            Telling::Known(version) => self.operations.handle_told(version),
+            Telling::Known(version) => {
+                self.operations.handle_told(version);
+                // It may have taken it although no answer came.
+                self.clear_problem("gateway-config", "the gateway has its config");
+            }
             Telling::Tell(config) => {
                 self.operations.handle_told(config.version);
                 self.push(Effect::ConfigureGateway(config));

@@ -87,6 +87,11 @@ impl CpuShares {
         self.told.extend(changed.into_iter().map(|share| (share.instance.clone(), share)));
     }
 
+    /// Whether these are enforced is not known: they are told once more.
+    pub fn handle_unanswered(&mut self, changed: &[CpuShare]) {
+        self.told.retain(|instance, _| changed.iter().all(|share| share.instance != *instance));
+    }
+
     /// Whoever enforces them has begun again and knows nothing.
     pub fn handle_forgotten(&mut self) {
         self.told.clear();
