@@ -19,12 +19,19 @@ pub struct Listening {
     pub uid: u32,
     /// The number by which descriptors name it (`socket:[NUMBER]`).
     pub inode: u32,
+    /// It is one for all addresses of IPv6, and takes nothing that is sent to one of IPv4. False where that is not known: /proc/net does not tell.
+    pub only_v6: bool,
 }
 
 impl Listening {
     /// Whether it takes what is sent to `address` of this machine.
     pub fn takes(&self, address: SocketAddr) -> bool {
-        self.address == address || (self.address.ip().is_unspecified() && self.address.port() == address.port())
+        let takes_family = match self.address.ip() {
+            IpAddr::V4(_) => address.is_ipv4(),
+            IpAddr::V6(_) => address.is_ipv6() || !self.only_v6,
+        };
+        let is_for_all = self.address.ip().is_unspecified() && self.address.port() == address.port();
+        self.address == address || (is_for_all && takes_family)
     }
 }
 
@@ -42,6 +49,10 @@ const HEAD: usize = 16;
 const ID: usize = 48;
 /// struct inet_diag_msg.
 const MESSAGE: usize = 72;
+/// struct nlattr, before its value.
+const ATTRIBUTE: usize = 4;
+/// The attribute of a socket of IPv6 that says whether it is for IPv6 alone.
+const SKV6ONLY: u16 = 11;
 /// More listening sockets than a machine has ports are no answer.
 const MOST_BYTES: usize = 32 << 20;
 
@@ -231,7 +242,22 @@ fn code(body: &[u8]) -> Option<i32> {
     (code < 0).then_some(-code)
 }
 
+/// The first byte of the attribute of this kind.
+fn attribute(mut attributes: &[u8], wanted: u16) -> Option<u8> {
+    loop {
+        let length = usize::from(u16::from_ne_bytes(attributes.get(..2)?.try_into().ok()?));
+        let kind = u16::from_ne_bytes(attributes.get(2..ATTRIBUTE)?.try_into().ok()?);
+        let value = attributes.get(ATTRIBUTE..length)?;
+        if kind == wanted {
+            return value.first().copied();
+        }
+        // Attributes begin at multiples of four bytes.
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
+    }
+}
+
 fn read(body: &[u8]) -> Option<Listening> {
+    let is_v6 = attribute(body.get(MESSAGE..)?, SKV6ONLY) == Some(1);
     let body: &[u8; MESSAGE] = body.get(..MESSAGE)?.try_into().ok()?;
     let word = |at: usize| u32::from_ne_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
     let port = u16::from_be_bytes([body[4], body[5]]);
@@ -240,7 +266,7 @@ fn read(body: &[u8]) -> Option<Listening> {
         libc::AF_INET => Ipv4Addr::new(address[0], address[1], address[2], address[3]).into(),
         _ => Ipv6Addr::from(address).to_canonical(),
     };
-    Some(Listening { address: SocketAddr::new(ip, port), uid: word(64), inode: word(68) })
+    Some(Listening { address: SocketAddr::new(ip, port), uid: word(64), inode: word(68), only_v6: is_v6 && ip.is_unspecified() })
 }
 
 #[cfg(test)]
@@ -251,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_kernel_that_cannot_look_one_up_is_not_believed_that_there_is_none() {
-        let socket = Listening { address: ([127, 0, 0, 1], 8000).into(), uid: 7, inode: 9 };
+        let socket = Listening { address: ([127, 0, 0, 1], 8000).into(), uid: 7, inode: 9, only_v6: false };
         let refused = || Err(io::ErrorKind::Unsupported.into());
         assert_eq!(believed(Ok(None), || false, || Ok(Some(socket))).unwrap(), Some(socket));
         assert_eq!(believed(refused(), || panic!("it did not answer"), || Ok(Some(socket))).unwrap(), Some(socket));
@@ -273,7 +299,7 @@ mod tests {
                 found.unwrap().into_iter().filter(|socket| socket.address.port() == address.port()).collect::<Vec<_>>()
             };
             let inode = u32::try_from(rustix::fs::fstat(listener.as_fd()).unwrap().st_ino).unwrap();
-            let expected = Listening { address, uid: own, inode };
+            let expected = Listening { address, uid: own, inode, only_v6: false };
             assert_eq!(at_the_port(listening()), [expected]);
             assert_eq!(at_the_port(Proc::system().listening()), [expected], "by /proc/net");
             let loopback = if address.is_ipv4() { [127, 0, 0, 1].into() } else { IpAddr::from(Ipv6Addr::LOCALHOST) };
@@ -293,7 +319,7 @@ mod tests {
             };
             let address = socket.local_addr().unwrap();
             let inode = u32::try_from(rustix::fs::fstat(socket.as_fd()).unwrap().st_ino).unwrap();
-            let expected = Listening { address, uid: rustix::process::geteuid().as_raw(), inode };
+            let expected = Listening { address, uid: rustix::process::geteuid().as_raw(), inode, only_v6: false };
             let loopback = if address.is_ipv4() { [127, 0, 0, 1].into() } else { IpAddr::from(Ipv6Addr::LOCALHOST) };
             let reached = SocketAddr::new(loopback, address.port());
             assert_eq!(receiver_at(reached).unwrap(), Some(expected), "{address}");
@@ -301,6 +327,26 @@ mod tests {
             drop(socket);
             assert_eq!(receiver_at(reached).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn a_socket_for_ipv6_alone_takes_nothing_of_ipv4() {
+        let [tcp, udp] = [SocketType::STREAM, SocketType::DGRAM].map(|kind| {
+            let socket = rustix::net::socket(AddressFamily::INET6, kind, None)?;
+            rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+            rustix::net::bind(&socket, &SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)))?;
+            if kind == SocketType::STREAM {
+                rustix::net::listen(&socket, 1)?;
+            }
+            let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+            Ok::<_, rustix::io::Errno>((socket, address.port()))
+        });
+        let (Ok((_tcp, tcp)), Ok((_udp, udp))) = (tcp, udp) else { return eprintln!("skipped: there is no IPv6 here") };
+        let [v4, v6] = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+        let takes = |ip: IpAddr| listening().unwrap().iter().any(|socket| socket.takes((ip, tcp).into()));
+        assert_eq!((takes(v4), takes(v6)), (false, true));
+        assert_eq!(receiver_at((v4, udp).into()).unwrap(), None);
+        assert!(receiver_at((v6, udp).into()).unwrap().is_some());
     }
 
     #[test]
@@ -313,7 +359,7 @@ mod tests {
             let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (server, from) = listener.accept().unwrap();
             let inode = u32::try_from(rustix::fs::fstat(client.as_fd()).unwrap().st_ino).unwrap();
-            let expected = Listening { address: from, uid: rustix::process::geteuid().as_raw(), inode };
+            let expected = Listening { address: from, uid: rustix::process::geteuid().as_raw(), inode, only_v6: false };
             let ends = (from, server.local_addr().unwrap());
             assert_eq!(connected_at(ends.0, ends.1).unwrap(), Some(expected), "{address}");
             assert_eq!(Proc::system().connected(ends.0, ends.1).unwrap(), Some(expected), "by /proc/net");
@@ -333,6 +379,10 @@ mod tests {
             assert!(message(&whole[..length]).is_none(), "{length}");
         }
         assert_eq!(read(&[0; 20]), None);
+        for attributes in [&[][..], &[5, 0, 11], &[9, 0, 11, 0, 1], &[3, 0, 11, 0, 1], &[0; 8]] {
+            assert_eq!(attribute(attributes, SKV6ONLY), None, "{attributes:?}");
+        }
+        assert_eq!(attribute(&[5, 0, 8, 0, 7, 0, 0, 0, 5, 0, 11, 0, 1, 0, 0, 0], SKV6ONLY), Some(1));
         assert_eq!((code(&[]), code(&0i32.to_ne_bytes()), code(&(-2i32).to_ne_bytes())), (None, None, Some(2)));
     }
 }

@@ -91,7 +91,7 @@ fn rows_of(table: &str) -> Vec<Row> {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let (address, remote) = (end_of(fields.get(1)?)?, end_of(fields.get(2)?)?);
         let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
-        Some(Row { socket: Listening { address, uid, inode }, remote, state: (*fields.get(3)?).to_owned() })
+        Some(Row { socket: Listening { address, uid, inode, only_v6: false }, remote, state: (*fields.get(3)?).to_owned() })
     });
     rows.collect()
 }

@@ -103,7 +103,10 @@ fn name_of(proc: &Proc, port: u16, socket: Listening, own: &[u32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{Ipv6Addr, TcpListener};
+    use std::os::fd::OwnedFd;
+
+    use rustix::net::{AddressFamily, SocketType, sockopt};
 
     use super::*;
 
@@ -156,14 +159,41 @@ mod tests {
         assert!(elsewhere(&proc, wanted_port, &[]).is_empty(), "others' ports are not its own");
     }
 
+    /// Listens at this address as one of several, or for IPv6 alone; `None` without IPv6.
+    fn listen(address: SocketAddr, shares: bool) -> Option<OwnedFd> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let socket = rustix::net::socket(family, SocketType::STREAM, None).ok()?;
+        sockopt::set_socket_reuseport(&socket, shares).unwrap();
+        if !shares {
+            sockopt::set_ipv6_v6only(&socket, true).unwrap();
+        }
+        rustix::net::bind(&socket, &address).ok()?;
+        rustix::net::listen(&socket, 1).unwrap();
+        Some(socket)
+    }
+
+    fn port_of(socket: &OwnedFd) -> u16 {
+        SocketAddr::try_from(rustix::net::getsockname(socket).unwrap()).unwrap().port()
+    }
+
     #[test]
     fn a_second_socket_at_the_same_port_is_looked_at() {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = first.local_addr().unwrap().port();
+        let first = listen(address(0), true).unwrap();
+        let port = port_of(&first);
         let mut own = Own::default();
         own.check(&Proc::system(), port, false, || vec![std::process::id()]).unwrap();
-        let Ok(second) = TcpListener::bind(("::", port)) else { return eprintln!("skipped: there is no IPv6 here") };
+        let second = listen(address(port), true).unwrap();
         assert!(own.check(&Proc::system(), port, false, Vec::new).is_err());
         drop(second);
+    }
+
+    #[test]
+    fn a_strangers_socket_for_ipv6_alone_takes_nothing_of_an_instance() {
+        let own_socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = own_socket.local_addr().unwrap().port();
+        let mut own = Own::default();
+        own.check(&Proc::system(), port, false, || vec![std::process::id()]).unwrap();
+        let Some(_strangers) = listen((Ipv6Addr::UNSPECIFIED, port).into(), false) else { return };
+        own.check(&Proc::system(), port, false, || panic!("there is nothing new to look at")).unwrap();
     }
 }

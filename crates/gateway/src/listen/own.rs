@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     fn end(uid: u32, inode: u32) -> io::Result<Option<Listening>> {
-        Ok(Some(Listening { address: ([127, 0, 0, 1], 1).into(), uid, inode }))
+        Ok(Some(Listening { address: ([127, 0, 0, 1], 1).into(), uid, inode, only_v6: false }))
     }
 
     #[test]
