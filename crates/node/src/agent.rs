@@ -323,8 +323,7 @@ impl Agent {
 
     /// What the instance has used, with what its shims have done for it.
     fn cpu_seconds(&self, view: &instance::View, usage: &Usage) -> Option<f64> {
-        let spec = &view.record.spec;
-        let of_shims = self.shim_work.cpu_seconds(&self.site.proc, &spec.id, &spec.node, view.shim);
+        let of_shims = self.shim_work.cpu_seconds(&self.site.proc, &view.record.spec.id, view.shim, view.sleeps_on());
         Some(usage.cpu_seconds? + view.memory.cpu_before_s + of_shims)
     }
 
@@ -413,7 +412,7 @@ impl Agent {
             cpu_capacity: node.cpu,
             is_slice: node.cpu < weal_host::machine::cpus(),
             memory_capacity: node.memory,
-            cpu_seconds: usage.cpu_seconds.map_or_else(summed_cpu, |seconds| seconds + self.shim_work.of_node(&node.name)),
+            cpu_seconds: usage.cpu_seconds.unwrap_or_else(summed_cpu),
             memory_used: usage.memory.map_or_else(summed_memory, Bytes),
             cpu_pressure_seconds: usage.cpu_pressure_seconds,
             memory_reserve: reserve.memory,

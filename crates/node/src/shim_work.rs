@@ -5,18 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use weal_host::{Identity, Proc};
-use weal_model::{InstanceId, NodeName};
+use weal_model::InstanceId;
 
-/// What the shims of all instances have done, as of the last look at each.
+/// What the shims of each instance have done, as of the last look at it.
 #[derive(Debug, Default)]
-pub struct ShimWork(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
-    instances: BTreeMap<InstanceId, Seen>,
-    /// CPU-seconds of all shims that each node has had. Nothing is taken off when an instance is gone.
-    nodes: BTreeMap<NodeName, f64>,
-}
+pub struct ShimWork(Mutex<BTreeMap<InstanceId, Seen>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Seen {
@@ -28,31 +21,27 @@ struct Seen {
 }
 
 impl ShimWork {
-    /// CPU-seconds that all shims of the instance `id` on `node` have used up to now. `shim` is the last of them.
-    pub fn cpu_seconds(&self, proc: &Proc, id: &InstanceId, node: &NodeName, shim: Option<Identity>) -> f64 {
-        let stat = shim.and_then(|shim| proc.stat(shim.pid).filter(|stat| stat.identity() == shim));
+    /// CPU-seconds that all shims of an instance have used up to now, as far as this agent knows them. `shim` is the last of them. While the
+    /// instance is `asleep` its shim has nothing to do, and is not looked at again.
+    pub fn cpu_seconds(&self, proc: &Proc, id: &InstanceId, shim: Option<Identity>, asleep: bool) -> f64 {
         let mut known = self.known();
-        let before = known.instances.get(id).copied();
+        let before = known.get(id).copied();
+        let looks = !asleep || before.is_none();
+        let stat = shim.filter(|_| looks).and_then(|shim| proc.stat(shim.pid).filter(|stat| stat.identity() == shim));
         let Some(stat) = stat else { return before.map_or(0.0, |seen| seen.own_s + seen.former_s) };
-        let (own_s, is_same) = (stat.own_seconds(), before.is_some_and(|seen| seen.shim == stat.identity()));
+        let is_same = before.is_some_and(|seen| seen.shim == stat.identity());
         let former_s = before.map_or(0.0, |seen| if is_same { seen.former_s } else { seen.own_s + seen.former_s });
-        let new_s = own_s - before.filter(|_| is_same).map_or(0.0, |seen| seen.own_s);
-        *known.nodes.entry(node.clone()).or_default() += new_s;
-        known.instances.insert(id.clone(), Seen { shim: stat.identity(), own_s, former_s });
+        let own_s = stat.own_seconds();
+        known.insert(id.clone(), Seen { shim: stat.identity(), own_s, former_s });
         own_s + former_s
-    }
-
-    /// CPU-seconds of all shims of `node`, as far as [`ShimWork::cpu_seconds`] has seen them.
-    pub fn of_node(&self, node: &NodeName) -> f64 {
-        self.known().nodes.get(node).copied().unwrap_or(0.0)
     }
 
     /// It is gone.
     pub fn forget(&self, id: &InstanceId) {
-        self.known().instances.remove(id);
+        self.known().remove(id);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<InstanceId, Seen>> {
         self.0.lock().expect("nothing panics while it is held")
     }
 }
@@ -73,18 +62,21 @@ mod tests {
             let line = format!("{pid} (weal-shim) {before} {user} {system} 0 0 20 0 1 0 {started} 0 0");
             fs::write(proc.path(pid, "stat"), line).unwrap();
         };
-        let (work, id, node) = (ShimWork::default(), InstanceId::from("shop-1"), NodeName::from("n1"));
-        let look = |pid, start_ticks| work.cpu_seconds(&proc, &id, &node, Some(Identity { pid, start_ticks }));
-        assert_eq!(work.cpu_seconds(&proc, &id, &node, None), 0.0, "nothing was started");
+        let (work, id) = (ShimWork::default(), InstanceId::from("shop-1"));
+        let look = |pid, start_ticks| work.cpu_seconds(&proc, &id, Some(Identity { pid, start_ticks }), false);
+        assert_eq!(work.cpu_seconds(&proc, &id, None, false), 0.0, "nothing was started");
         write(7, 100, 30, 20);
         assert_eq!(look(7, 100), 0.5);
         write(7, 100, 60, 40);
         assert_eq!((look(7, 100), look(7, 100)), (1.0, 1.0));
         write(8, 200, 10, 15);
-        assert_eq!((look(8, 200), work.of_node(&node)), (1.25, 1.25), "the former one's second counts on");
+        assert_eq!(look(8, 200), 1.25, "the former one's second counts on");
         write(8, 300, 900, 0);
         assert_eq!(look(8, 200), 1.25, "another process has its number now");
+        write(9, 400, 100, 0);
+        let asleep = |work: &ShimWork| work.cpu_seconds(&proc, &id, Some(Identity { pid: 9, start_ticks: 400 }), true);
+        assert_eq!(asleep(&work), 1.25, "nobody looks at it");
         work.forget(&id);
-        assert_eq!(work.of_node(&node), 1.25, "a node's counter never falls");
+        assert_eq!(asleep(&work), 1.0, "but the first time");
     }
 }

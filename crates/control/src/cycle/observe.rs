@@ -69,7 +69,7 @@ impl Observer {
             // Rates of flows are over their own window, which differs only when one side answered late.
             window_s: if flows.is_empty() { window_s } else { flow_window_s },
             nodes: nodes(&agent, before, window_s),
-            instances: instances(&agent, gateway.as_deref(), known, |now| measured(now, before, window_s)),
+            instances: instances(&agent, gateway.as_deref(), known, |now| measured(now, &agent, before, window_s)),
             flows,
             jobs: known.jobs.to_vec(),
         };
@@ -91,7 +91,7 @@ pub(super) fn present(snapshot: &Snapshot, agent: &Observation, known: &Known<'_
     let before = |id: &InstanceId| snapshot.instances.iter().find(|seen| seen.id == *id);
     let instances = instances(agent, None, known, |now| {
         before(&now.id).map_or_else(
-            || measured(now, None, 0.0),
+            || measured(now, agent, None, 0.0),
             |before| InstanceObservation { state: now.state, since: now.since, ..before.clone() },
         )
     });
@@ -149,9 +149,12 @@ fn window_s(from: Time, to: Time) -> f64 {
     to.since(from).as_secs_f64()
 }
 
-fn measured(now: &InstanceSeen, all_before: Option<&Observation>, window_s: f64) -> InstanceObservation {
+fn measured(now: &InstanceSeen, all_now: &Observation, all_before: Option<&Observation>, window_s: f64) -> InstanceObservation {
     let before = all_before.and_then(|all| all.instances.iter().find(|before| before.id == now.id));
-    let cpu_s = grown(now.cpu_seconds, before.map(|b| b.cpu_seconds)).filter(|_| all_before.is_some());
+    // An engine that began anew may have forgotten a part of what an instance had used, and the instance goes on.
+    let goes_on =
+        all_before.is_some_and(|all| all.began != all_now.began) && before.is_some_and(|b| b.cpu_seconds > now.cpu_seconds);
+    let cpu_s = grown(now.cpu_seconds, before.map(|b| b.cpu_seconds)).filter(|_| all_before.is_some() && !goes_on);
     let disk_bytes = grown(now.disk_bytes.map(|b| b as f64), before.map(|b| b.disk_bytes.map(|b| b as f64)));
     InstanceObservation {
         id: now.id.clone(),
@@ -180,10 +183,11 @@ fn grown(now: Option<f64>, before: Option<Option<f64>>) -> Option<f64> {
 
 fn node(now: &NodeSeen, all_before: Option<&Observation>, window_s: f64) -> NodeObservation {
     let before = all_before.and_then(|all| all.nodes.iter().find(|node| node.name == now.name));
-    // A node that comes back brings the counters of its group along: unlike an instance's they do not begin with it.
-    let per_s = |grown: Option<f64>| grown.filter(|_| before.is_some()).map(|grown| grown / window_s);
-    let cpu_used = per_s(grown(Some(now.cpu_seconds), before.map(|b| Some(b.cpu_seconds))));
-    let pressure = per_s(grown(now.cpu_pressure_seconds, before.map(|b| b.cpu_pressure_seconds)));
+    // A node that comes back brings the counters of its group along: unlike an instance's they do not begin with it. So one that falls says
+    // nothing either: an engine that sums them up itself has begun anew.
+    let per_s = |now: Option<f64>, before: Option<f64>| Some((now? - before?) / window_s).filter(|rate| *rate >= 0.0);
+    let cpu_used = per_s(Some(now.cpu_seconds), before.map(|b| b.cpu_seconds));
+    let pressure = per_s(now.cpu_pressure_seconds, before.and_then(|b| b.cpu_pressure_seconds));
     NodeObservation {
         name: now.name.clone(),
         up: now.up,
@@ -329,6 +333,24 @@ mod tests {
         assert_eq!(back.nodes[0].cpu_used, Cpu(0.0));
         let next = observe(&mut observer, gateway(16.0, 0.0, 0), agent(16.0, &[("n1", 30.5)])).unwrap();
         assert!((next.nodes[0].cpu_used.0 - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_an_engine_forgets_when_it_begins_anew_was_not_used_now() {
+        let web = |at_s: f64, began_s: f64, cpu_seconds: f64| {
+            let instance = InstanceSeen { cpu_seconds: Some(cpu_seconds), ..InstanceSeen::example("web-1", "web", "n1") };
+            let began = Time::from_secs_f64(began_s);
+            Observation { began, instances: vec![instance], ..agent(at_s, &[("n1", cpu_seconds)]) }
+        };
+        let used = |later: Observation| {
+            let mut observer = Observer::default();
+            observe(&mut observer, gateway(10.0, 0.0, 0), web(10.0, 1.0, 9000.0)).unwrap();
+            let seen = observe(&mut observer, gateway(12.0, 0.0, 0), later).unwrap();
+            (seen.instances[0].cpu_used, seen.nodes[0].cpu_used)
+        };
+        assert_eq!(used(web(12.0, 11.0, 8999.5)), (None, Cpu(0.0)), "half a second was forgotten");
+        assert_eq!(used(web(12.0, 11.0, 9001.0)), (Some(Cpu(0.5)), Cpu(0.5)), "nothing was");
+        assert_eq!(used(web(12.0, 1.0, 0.5)), (Some(Cpu(0.25)), Cpu(0.0)), "the instance began again");
     }
 
     #[test]

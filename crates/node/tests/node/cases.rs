@@ -162,8 +162,6 @@ pub fn a_flooded_log_stays_bounded_and_readable(bench: &Bench) {
     let both = writes + reads - 0.04;
     let told = bench.instance("web-1").unwrap().cpu_seconds.unwrap();
     assert!(told >= both, "{told} s are charged to the instance, {writes} + {reads} s are its doing");
-    let of_node = bench.observe().nodes[0].cpu_seconds;
-    assert!(of_node >= both, "{of_node} s are charged to the node, {writes} + {reads} s are its doing");
     let is_log = |file: &fs::DirEntry| file.path().extension().is_some_and(|end| end == "log");
     let files = fs::read_dir(bench.dir("web-1").join("logs")).unwrap().flatten();
     let bytes: u64 = files.filter(is_log).map(|file| file.metadata().unwrap().len()).sum();
