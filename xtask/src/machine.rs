@@ -15,8 +15,8 @@ use weal_emulated::Emulator;
 
 use crate::programs;
 
-/// Those of the identities of roles and applications, of attackers, and of faults.
-const TESTS: [&str; 11] = [
+/// Those of the identities of roles and applications, of attackers, of faults, and of what may lose requests.
+const TESTS: [&str; 15] = [
     "identity::",
     "attackers::",
     "confined::",
@@ -28,6 +28,10 @@ const TESTS: [&str; 11] = [
     "environment::",
     "secrets::",
     "examples::the_demo",
+    "api_tls::",
+    "upgrade::",
+    "deploy::a_needed_application_is_replaced",
+    "deploy::the_config_of_a_holder_of_a_token",
 ];
 /// What the tests call. Those that this machine lacks are left out, and a test that needs one says so.
 const PROGRAMS: [&str; 63] = [

@@ -89,15 +89,30 @@ fn sample(pool: &Pool, at_s: f64, series: &mut Series) {
             std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0.0, |entries| entries.count() as f64),
         );
     }
-    for (name, folder) in [("store and audit log, KiB", "controller"), ("logs, KiB", "logs"), ("gateway's files, KiB", "gateway")]
-    {
+    let shims = pool.shims();
+    let resident = shims.iter().filter_map(|pid| proc.resident(*pid)).sum::<u64>();
+    add("shims: memory, KiB".to_owned(), resident as f64 / 1024.0);
+    let files = shims.iter().map(|pid| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)).sum::<usize>();
+    add(format!("shims{OPEN_FILES}"), files as f64);
+    for (name, folder) in [
+        ("store and audit log, KiB", "controller"),
+        ("logs, KiB", "logs"),
+        ("gateway's files, KiB", "gateway"),
+        ("instances' logs and records, KiB", "node"),
+    ] {
         add(name.to_owned(), size_kib(&pool.state().join(folder)));
     }
 }
 
+/// Of the files in a folder and below it.
 fn size_kib(folder: &Path) -> f64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).filter(|meta| meta.is_file()).map(|meta| meta.len() as f64 / 1024.0).sum()
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => size_kib(&entry.path()),
+        Ok(meta) if meta.is_file() => meta.len() as f64 / 1024.0,
+        _ => 0.0,
+    };
+    entries.map(size).sum()
 }
 
 /// Each slope; with `--check`, whether it is met.

@@ -155,12 +155,17 @@ fn running_as(proc: &Proc, numbers: &BTreeSet<u32>) -> Vec<Identity> {
 
 /// The processes that still say in their environment which instance of this pool they belong to, and whose users this pool runs programs as.
 fn marked(proc: &Proc, state: &Path) -> io::Result<Vec<Stray>> {
-    let instances = state.join("node/instances");
+    let (instances, users) = (state.join("node/instances"), users(state)?);
+    let is_ours = |pid: u32| marked_in(proc, pid, &instances).is_some() && runs_as(proc, pid, |uid| users.contains(&uid));
+    Ok(proc.all().into_iter().filter(|stat| stat.is_alive() && is_ours(stat.pid)).map(|stat| stray(proc, stat.pid)).collect())
+}
+
+/// The users that the pool in `state` runs programs as.
+pub fn users(state: &Path) -> io::Result<BTreeSet<u32>> {
     let mut users = numbers(state)?;
     users.insert(rustix::process::geteuid().as_raw());
     users.extend(named(state));
-    let is_ours = |pid: u32| marked_in(proc, pid, &instances).is_some() && runs_as(proc, pid, |uid| users.contains(&uid));
-    Ok(proc.all().into_iter().filter(|stat| stat.is_alive() && is_ours(stat.pid)).map(|stat| stray(proc, stat.pid)).collect())
+    Ok(users)
 }
 
 /// The users that root's config names.
@@ -172,7 +177,7 @@ fn named(state: &Path) -> Vec<u32> {
 }
 
 /// Whether each user that the living process `pid` runs as is one of those.
-fn runs_as(proc: &Proc, pid: u32, is_one: impl Fn(u32) -> bool) -> bool {
+pub fn runs_as(proc: &Proc, pid: u32, is_one: impl Fn(u32) -> bool) -> bool {
     let users = proc.users(pid);
     !users.is_empty() && users.into_iter().all(is_one)
 }

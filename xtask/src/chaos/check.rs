@@ -75,12 +75,16 @@ fn processes(pool: &Pool, status: &Value) -> Vec<String> {
     if shown != real {
         broken.push(format!("instances {real:?} run, and {shown:?} are shown"));
     }
+    let shims = pool.shims().len();
+    if shims != real.len() {
+        broken.push(format!("{shims} shims run for {} instances", real.len()));
+    }
     broken
 }
 
 /// What there is more of than the pool needs: open files, memory, files, control groups.
 fn leaks(pool: &Pool) -> Vec<String> {
-    let mut leaks: Vec<String> = pool.own_processes().into_iter().flat_map(leaks_of_process).collect();
+    let mut leaks: Vec<String> = pool.own_processes().into_iter().chain(pool.shims()).flat_map(leaks_of_process).collect();
     let files = files_below(&pool.state());
     if files > MOST_STATE_FILES {
         leaks.push(format!("the state directory has {files} files"));

@@ -147,13 +147,19 @@ impl Pool {
         self.processes(|line| line.starts_with(&start))
     }
 
+    /// The living shims.
+    pub fn shims(&self) -> Vec<u32> {
+        let start = format!("weal-shim shim --dir {}", self.state().display());
+        self.processes(|line| line.starts_with(&start))
+    }
+
     fn processes(&self, is_meant: impl Fn(&str) -> bool) -> Vec<u32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         pids.filter(|pid| is_alive(*pid) && is_meant(&command_line(*pid))).collect()
     }
 
-    /// All processes of weal's own that the pool runs in.
+    /// All processes of weal's own that the pool runs in, without the shims.
     pub fn own_processes(&self) -> Vec<u32> {
         ROLES.into_iter().flat_map(|role| self.roles(role)).chain([self.supervisor()]).collect()
     }
@@ -306,9 +312,7 @@ impl Pool {
 
     /// `kill -9` of a shim.
     pub fn kill_shim(&self) -> Result<()> {
-        let start = format!("weal-shim shim --dir {}", self.state().display());
-        let shims = self.processes(|line| line.starts_with(&start));
-        send(shims.into_iter().next().context("no shim runs")?, Signal::KILL);
+        send(self.shims().into_iter().next().context("no shim runs")?, Signal::KILL);
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use super::{GroupLimits, Isolation, Kind, Loss, Member, NodeUsage, Occupied, Usa
 use crate::files::read_json;
 use crate::shim::{PID_FILE, Record, SPEC_FILE, Started, mark, marked_in};
 use crate::signals::send;
+use crate::strays::{self, runs_as};
 
 /// No isolation.
 #[derive(Debug)]
@@ -51,12 +52,8 @@ impl Plain {
         let is_shim = |stat: &Stat| started.is_some_and(|started| stat.identity() == started.shim);
         if session.is_none() {
             let (mark, users) = (mark(member.dir), users(member.dir));
-            let is_of_pool = |pid: u32| {
-                let others = |uid: &u32| users.as_ref().is_some_and(|users| !users.contains(uid));
-                !self.proc.users(pid).iter().any(others)
-            };
             // Anybody can write the mark.
-            let is_member = |pid: u32| self.proc.has_variable(pid, &mark) && is_of_pool(pid);
+            let is_member = |pid: u32| self.proc.has_variable(pid, &mark) && runs_as(&self.proc, pid, |uid| users.contains(&uid));
             let strays = self.proc.all().into_iter().filter(|stat| is_member(stat.pid));
             let known: Vec<u32> = family.iter().map(|stat| stat.pid).collect();
             family.extend(strays.filter(|stat| !known.contains(&stat.pid)));
@@ -71,12 +68,19 @@ impl Plain {
     }
 }
 
-/// The users that the instance in `dir` runs as: its own, and that of this process, which starts it. `None` without a record: nobody can tell
-/// whose it was, and all that is done with its processes is to end them.
-fn users(dir: &Path) -> Option<Vec<u32>> {
-    let record: Record = read_json(&dir.join(SPEC_FILE)).ok().flatten()?;
-    let own = record.launch.user.map(|user| user.uid);
-    Some(own.into_iter().chain([rustix::process::geteuid().as_raw()]).collect())
+/// The users that the instance in `dir` runs as: its own, and that of this process, which starts it. Without a record they are those of all the pool's
+/// programs. The processes of others are none of its, whatever they say: they could be started faster than they are ended.
+fn users(dir: &Path) -> BTreeSet<u32> {
+    let record: Option<Record> = read_json(&dir.join(SPEC_FILE)).ok().flatten();
+    let own = |record: Record| {
+        record.launch.user.map(|user| user.uid).into_iter().chain([rustix::process::geteuid().as_raw()]).collect()
+    };
+    record.map_or_else(|| pool_users(dir.parent().unwrap_or(dir)), own)
+}
+
+/// The users of the pool whose instances' folders are in `instances`.
+fn pool_users(instances: &Path) -> BTreeSet<u32> {
+    instances.ancestors().nth(2).and_then(|state| strays::users(state).ok()).unwrap_or_default()
 }
 
 impl Isolation for Plain {
@@ -125,8 +129,10 @@ impl Isolation for Plain {
 
     /// By what processes were started with: one that has cleared its environment is not found.
     fn places(&self, instances: &Path) -> Vec<Occupied> {
+        let users = pool_users(instances);
         let of = |stat: Stat| {
             let folder = marked_in(&self.proc, stat.pid, instances).filter(|_| stat.is_alive())?;
+            runs_as(&self.proc, stat.pid, |uid| users.contains(&uid)).then_some(())?;
             Some(Occupied { node: String::new(), instance: folder.to_str()?.to_owned() })
         };
         self.proc.all().into_iter().filter_map(of).collect::<BTreeSet<_>>().into_iter().collect()
@@ -228,7 +234,7 @@ mod tests {
     #[test]
     fn who_has_the_number_of_a_session_that_is_gone_is_nobody_of_an_instances() {
         let folder = tempfile::tempdir().unwrap();
-        let (proc, dir) = (folder.path().join("proc"), folder.path().join("web-1"));
+        let (proc, dir) = (folder.path().join("proc"), folder.path().join("state/node/instances/web-1"));
         fs::create_dir_all(&dir).unwrap();
         let run = |pid: u32, parent: u32, session: u32, start: u64, environ: &str| {
             let folder = proc.join(pid.to_string());
@@ -254,7 +260,15 @@ mod tests {
         run(14, 1, 14, 104, &mark(&dir));
         fs::write(proc.join("13/status"), "Uid:\t0\t0\t0\t0\n").unwrap();
         fs::write(proc.join("14/status"), "Uid:\t4000\t4000\t4000\t4000\n").unwrap();
-        assert_eq!(plain.processes(member), [13, 14], "without a record, whoever carries the mark is ended");
+        assert_eq!(
+            plain.processes(member),
+            [13],
+            "without a record, it is who carries the mark and runs as one of the pool's users"
+        );
+        let occupied: Vec<String> = plain.places(dir.parent().unwrap()).into_iter().map(|place| place.instance).collect();
+        assert_eq!(occupied, ["web-1"]);
+        fs::remove_dir_all(proc.join("13")).unwrap();
+        assert!(plain.places(dir.parent().unwrap()).is_empty(), "anybody can write the mark");
         let launch = r#""argv": [], "env": {}, "cwd": "/", "entrances": [], "side_entrances": []"#;
         let user = |uid: u32| {
             let user = format!(r#"{{"name": "x", "uid": {uid}, "gid": {uid}, "groups": [], "home": "/"}}"#);
