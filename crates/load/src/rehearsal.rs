@@ -1,6 +1,6 @@
 //! A scenario with real processes: which load to make, and what the pool's status says while it is made, as a [`Run`].
 //!
-//! This only turns data into data; whoever rehearses starts the pool, asks it for its status about once a second, and
+//! This only turns data into data; `weal rehearse` starts the pool, asks it for its status about once a second, and
 //! calls [`drive`](crate::drive) meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};

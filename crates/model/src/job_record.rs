@@ -73,10 +73,38 @@ pub enum Hold {
     /// Nothing: weal decides.
     #[default]
     None,
-    /// A person has paused it: it keeps its memory.
+    /// An order has paused it: it keeps its memory.
     Paused,
-    /// A person has suspended it: its image leaves memory.
+    /// An order has suspended it: its image leaves memory.
     Suspended,
+}
+
+/// Why a job is to be ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum Cancellation {
+    /// By an order.
+    Order,
+    /// The next job of its schedule takes its place: `overlap = "replace"`.
+    Replaced {
+        /// The schedule.
+        schedule: JobName,
+    },
+    /// A job that it waits for is over and was not done.
+    NotDone {
+        /// That job.
+        job: JobName,
+    },
+}
+
+impl std::fmt::Display for Cancellation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Order => write!(f, "an order cancelled it"),
+            Self::Replaced { schedule } => write!(f, "the next job of the schedule `{schedule}` takes its place"),
+            Self::NotDone { job } => write!(f, "`{job}`, which it waits for, was not done"),
+        }
+    }
 }
 
 /// A job from its submission to its end, as the store keeps it.
@@ -121,10 +149,13 @@ pub struct JobRecord {
     /// Where that was.
     #[serde(default)]
     pub saved_on: Option<NodeName>,
-    /// What a person holds it back for.
+    /// What an order holds it back for.
     pub hold: Hold,
-    /// Somebody wants it ended.
+    /// It is to be ended.
     pub cancelled: bool,
+    /// Why; `None` while it is not, and in records of a version that did not keep it.
+    #[serde(default)]
+    pub cancelled_because: Option<Cancellation>,
     /// Not run again before.
     #[serde(default)]
     pub not_before: Time,
@@ -138,6 +169,17 @@ impl JobRecord {
     /// Whether it is a part of `array`.
     pub fn is_part_of(&self, array: &JobName) -> bool {
         self.array.as_ref().is_some_and(|part| part.array == *array)
+    }
+
+    /// It is to be ended. The first reason is kept.
+    pub fn cancel(&mut self, why: Cancellation) {
+        self.cancelled = true;
+        self.cancelled_because.get_or_insert(why);
+    }
+
+    /// Why it was cancelled, in a sentence.
+    pub fn cancellation(&self) -> String {
+        self.cancelled_because.as_ref().unwrap_or(&Cancellation::Order).to_string()
     }
 
     /// A job that was just handed in: nothing has happened to it yet.
@@ -161,6 +203,7 @@ impl JobRecord {
             saved_on: None,
             hold: Hold::None,
             cancelled: false,
+            cancelled_because: None,
             not_before: Time::ZERO,
             began: None,
             end: None,
@@ -260,6 +303,21 @@ impl JobPhase {
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// What it does, as the rest of a sentence whose subject is the job.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Waiting => "is waiting",
+            Self::Starting => "is starting",
+            Self::Running => "is running",
+            Self::Paused => "is paused",
+            Self::Suspended => "is suspended",
+            Self::Stopping => "is stopping",
+            Self::Done => "is done",
+            Self::Failed => "has failed",
+            Self::Cancelled => "was cancelled",
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{Bytes, Work};
 pub struct JobQuota {
     /// How many there may be.
     pub jobs: Option<u32>,
-    /// CPU-seconds that they may take, as was said or as is estimated.
+    /// CPU-seconds that they may take, as submitted or estimated.
     pub work: Option<Work>,
     /// Memory that they may ask for, each in its largest phase.
     pub memory: Option<Bytes>,

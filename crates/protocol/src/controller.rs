@@ -280,13 +280,13 @@ pub struct WakeTaken {
     pub from: Option<Rung>,
 }
 
-/// What a person orders about one application.
+/// An order about one application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AppVerb {
     /// Replace its instances by new ones, one after the other.
     Restart,
-    /// Stop it, until somebody orders it to start.
+    /// Stop it, until an order starts it.
     Stop,
     /// Let it run again.
     Start,
@@ -502,6 +502,19 @@ pub enum JobVerb {
     Resume,
     /// End its run and begin anew; also after it has ended.
     Requeue,
+}
+
+impl JobVerb {
+    /// What has become of a job that took it: `paused`.
+    pub fn participle(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancelled",
+            Self::Pause => "paused",
+            Self::Suspend => "suspended",
+            Self::Resume => "resumed",
+            Self::Requeue => "begun anew",
+        }
+    }
 }
 
 /// Any refusal.

@@ -287,7 +287,7 @@ impl Pool {
 
     /// Runs this very program on the pool.
     fn weal(&self, arguments: &[&str]) -> anyhow::Result<()> {
-        let program = std::env::current_exe().context("cannot find this program")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let output = Command::new(program)
             .args(arguments)
             .arg("--file")

@@ -19,7 +19,7 @@ pub struct Coming {
 
 /// All jobs of a scenario in `folder`, in the order in which they come.
 pub fn coming(scenario: &Scenario, folder: &Path) -> anyhow::Result<VecDeque<Coming>> {
-    let program = std::env::current_exe().context("cannot find this program")?.display().to_string();
+    let program = std::env::current_exe().context("cannot find the path of this program")?.display().to_string();
     let of_source = |source: &JobSource| -> Vec<Coming> {
         let specs = source.jobs(scenario.seed, scenario.duration_s);
         specs.into_iter().map(|spec| Coming { submission: submission(source, &spec, &program, folder), spec }).collect()

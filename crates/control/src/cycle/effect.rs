@@ -1,6 +1,6 @@
 //! What goes in and out of the control loop.
 //!
-//! Whoever drives a [`Cycle`](super::Cycle) carries out its [`Effect`]s, beside each other, and hands back what came of them as
+//! The driver of a [`Cycle`](super::Cycle) carries out its [`Effect`]s, beside each other, and hands back what came of them as
 //! [`Input`]s. Both are plain data, so that a pool's inputs can be recorded and replayed.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! The config's schedules: which dates are due, and up to which date jobs were handed in.
 //!
-//! A date counts once, whoever dies. Its job's record names it and is on disk before the schedule's mark moves on; a new controller moves
+//! A date counts once, whichever process dies. Its job's record names it and is on disk before the schedule's mark moves on; a new controller moves
 //! marks on by the records that it finds.
 //!
 //! ```text

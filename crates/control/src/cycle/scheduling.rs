@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weal_model::{EventKind, JobName, Overlap, ScheduledFor, Stage, Time};
+use weal_model::{Cancellation, EventKind, JobName, Overlap, ScheduledFor, Stage, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{JobSubmission, StageWish};
 
@@ -76,7 +76,7 @@ impl State {
     fn cancel_jobs_of(&mut self, schedule: &JobName) {
         for job in self.jobs_of(schedule) {
             if let Some(entry) = self.queue.get_mut(&job) {
-                entry.record.cancelled = true;
+                entry.record.cancel(Cancellation::Replaced { schedule: schedule.clone() });
                 self.write_job(&job);
             }
         }
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// What a person would hand in for a date. Its goal counts from the date, and from now on where that was missed.
+/// What somebody would submit for a date. Its goal counts from the date, and from now on where that was missed.
 fn submission(due: &Due, time: Time) -> JobSubmission {
     let job = &due.job;
     let from = if due.is_late { time } else { due.date };

@@ -26,7 +26,7 @@ use weal_protocol::controller::{AuditEntry, Caller, TokenScope};
 
 use super::answer::refusal;
 use super::audit::Audit;
-use super::places::Place;
+use super::places::ConnectionSlot;
 use super::rates::{Rates, TOKEN_RATE};
 use super::room::TOKEN_MOST;
 use super::tokens::{Holder, OPERATOR, Tokens};
@@ -196,7 +196,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         Ok(holder) => {
             let is_order = access > Access::Read && method != Method::GET;
             let submitter = holder.as_ref().map(Holder::submitter);
-            let place = request.extensions().get::<Arc<Place>>();
+            let place = request.extensions().get::<Arc<ConnectionSlot>>();
             let has_place = holder.as_ref().zip(place).is_none_or(|(holder, place)| place.show(&holder.name));
             let token = holder.map(|holder| holder.name);
             if !has_place {

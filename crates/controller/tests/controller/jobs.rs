@@ -132,7 +132,7 @@ async fn orders_bring_a_run_to_what_was_asked() {
     until(&pool, &job, JobPhase::Cancelled).await;
     pool.until("its run is taken away", |pool| !has_run(pool, "work-1")).await;
     let (status, text) = order(&pool, &job, "pause").await;
-    assert_eq!((status, text.contains("is cancelled")), (409, true), "{text}");
+    assert_eq!((status, text.contains("was cancelled, so it cannot be ")), (409, true), "{text}");
     assert_eq!(order(&pool, "no-7", "cancel").await.0, 404);
     assert_eq!(order(&pool, &job, "requeue").await.0, 200);
     until(&pool, &job, JobPhase::Running).await;
@@ -143,15 +143,15 @@ async fn what_cannot_be_run_is_refused_with_the_reason() {
     let pool = pool().await;
     let huge = json!({ "memory": 1_u64 << 50 });
     for (extra, part) in [
-        (json!({ "run": [] }), "it has no command"),
+        (json!({ "run": [] }), "the job has no command"),
         (json!({ "run": ["a\0b"] }), "NUL"),
         (json!({ "done_within_s": -1.0 }), "must lie in the future"),
         (json!({ "done_within_s": null, "done_by": 5 }), "in the past"),
-        (json!({ "done_within_s": null }), "it has no goal"),
+        (json!({ "done_within_s": null }), "the job has no goal"),
         (json!({ "done_within_s": null, "class": "gold" }), "its work is not known yet"),
         (huge, "the largest node has"),
-        (json!({ "cpus": 0.0 }), "more than nothing"),
-        (json!({ "work_s": -3.0 }), "more than nothing"),
+        (json!({ "cpus": 0.0 }), "must be above 0"),
+        (json!({ "work_s": -3.0 }), "must be above 0"),
         (json!({ "name": "../x" }), "cannot be the name of a job"),
         (json!({ "cwd": "here" }), "not absolute"),
         (json!({ "env": { "A=B": "" } }), "cannot be the name of a variable"),
@@ -161,7 +161,7 @@ async fn what_cannot_be_run_is_refused_with_the_reason() {
     }
     assert_eq!(submit(&pool, json!({ "after": ["no-9"] })).await.0, 404);
     let (status, text) = submit(&pool, json!({ "done_within_s": 1.0, "work_s": 60.0 })).await;
-    assert!(status == 200 && text.contains("its goal cannot be met"), "{text}");
+    assert!(status == 200 && text.contains("the job's goal cannot be met"), "{text}");
     let missing = taken(&pool, json!({ "run": ["missing"] })).await;
     let failed = until(&pool, &missing, JobPhase::Failed).await;
     assert_eq!(failed.detail, "cannot run missing: there is no such file");
