@@ -44,7 +44,7 @@ pub fn schema() -> Value {
                 "type": "array",
                 "items": table("One receiver: `url` or `run`.", &[], notify::keys()),
             },
-            "job": named("Jobs that are handed in at their dates.", table("One schedule, and what it runs.", &["schedule", "run"], jobs::keys())),
+            "job": named("Jobs that are submitted at their dates.", table("One schedule, and what it runs.", &["schedule", "run"], jobs::keys())),
             "app": named("The applications.", table("One application: a cluster of equal instances.", &["run"], app_keys())),
         },
     })

@@ -77,9 +77,9 @@ impl Rehearsal {
         !self.scenario.jobs.is_empty()
     }
 
-    /// Takes that a job of the scenario was handed in, and how the pool calls it.
-    pub fn handle_handed_in(&mut self, spec: JobSpec, id: JobName) {
-        self.jobs.handle_handed_in(spec, id);
+    /// Takes that a job of the scenario was submitted, and how the pool calls it.
+    pub fn handle_submitted(&mut self, spec: JobSpec, id: JobName) {
+        self.jobs.handle_submitted(spec, id);
     }
 
     /// Takes what the pool says of its jobs at a moment of its clock; to be called before [`Self::handle_status`] of that moment.

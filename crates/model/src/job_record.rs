@@ -1,4 +1,4 @@
-//! A job as a running pool keeps it: what was handed in, how far it is, how it ended. The store has one [`JobRecord`] a job; people are shown a
+//! A job as a running pool keeps it: what was submitted, how far it is, how it ended. The store has one [`JobRecord`] a job; people are shown a
 //! [`JobStatus`].
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl JobFiles {
     }
 }
 
-/// A job's place in an array: jobs that were handed in together and differ in a number.
+/// A job's place in an array: jobs that were submitted together and differ in a number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayPart {
     /// The array's name: that of each of its jobs without the last number.
@@ -57,7 +57,7 @@ pub struct ArrayPart {
     pub index: u32,
 }
 
-/// Which date of which schedule a job was handed in for.
+/// Which date of which schedule a job was submitted for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduledFor {
     /// The schedule.
@@ -126,10 +126,10 @@ pub struct JobRecord {
     /// The array of which it is a part.
     #[serde(default)]
     pub array: Option<ArrayPart>,
-    /// The date of a schedule for which it was handed in; `None` when somebody handed it in.
+    /// The date of a schedule for which it was submitted; `None` when somebody submitted it.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
-    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    /// The token by which it was submitted; `None` for a user of this machine, or the config.
     #[serde(default)]
     pub submitter: Option<String>,
     /// How often it is still run again after it fails by its own fault.
@@ -182,7 +182,7 @@ impl JobRecord {
         self.cancelled_because.as_ref().unwrap_or(&Cancellation::Order).to_string()
     }
 
-    /// A job that was just handed in: nothing has happened to it yet.
+    /// A job that was just submitted: nothing has happened to it yet.
     pub fn new(number: u64, spec: JobSpec, command: JobCommand) -> Self {
         Self {
             number,
@@ -353,13 +353,13 @@ pub struct JobStatus {
     /// The array of which it is a part.
     #[serde(default)]
     pub array: Option<ArrayPart>,
-    /// The date of a schedule for which it was handed in.
+    /// The date of a schedule for which it was submitted.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
-    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    /// The token by which it was submitted; `None` for a user of this machine, or the config.
     #[serde(default)]
     pub submitter: Option<String>,
-    /// When it was handed in.
+    /// When it was submitted.
     pub submitted: Time,
     /// When it is to be done.
     pub deadline: Time,

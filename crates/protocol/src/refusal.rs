@@ -164,7 +164,7 @@ pub enum Refusal {
         /// The job.
         job: JobName,
     },
-    /// What somebody hands in cannot be run.
+    /// The job that was submitted cannot be run.
     #[error("{detail}")]
     BadJob {
         /// Why, for people.
@@ -184,7 +184,7 @@ pub enum Refusal {
         /// What was asked for.
         asked: Box<str>,
     },
-    /// A token for jobs reaches those alone that were handed in by it.
+    /// A token for jobs reaches those alone that were submitted by it.
     #[error("the token `{token}` reaches only jobs that were submitted with it, and {job} was not")]
     JobOfOthers {
         /// The job.

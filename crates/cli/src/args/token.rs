@@ -26,7 +26,7 @@ pub enum TokenAction {
         /// How long it is worth something, as in `30d` [default: for ever].
         #[arg(long, value_name = "DURATION", value_parser = lasts)]
         lasts: Option<Duration>,
-        /// What the jobs handed in by it may be together.
+        /// What the jobs submitted by it may be together.
         #[command(flatten)]
         quota: Quota,
     },
@@ -60,7 +60,7 @@ pub enum TokenAction {
 pub enum Scope {
     /// See how the pool is (status, metrics, events), and neither give orders nor read configs and logs.
     Read,
-    /// The same, and hand in jobs, and see and order those that were handed in by it.
+    /// The same, and submit jobs, and see and order those that were submitted by it.
     Jobs,
     /// Give every order, and read configs and logs.
     All,

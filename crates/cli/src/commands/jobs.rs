@@ -53,7 +53,7 @@ fn render_schedules(schedules: &[ScheduleStatus]) -> String {
 
 fn render(jobs: &[JobStatus]) -> String {
     if jobs.is_empty() {
-        return "no jobs: weal submit --done-by 30m -- COMMAND hands one in\n".to_owned();
+        return "no jobs: weal submit --done-by 30m -- COMMAND submits one\n".to_owned();
     }
     let mut table = Table::new(&["JOB", "STATE", "DONE", "CPU", "GOAL", "EXPECTED", "UTILITY", "NODE", "WHY"]);
     for job in jobs {
@@ -149,7 +149,7 @@ pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
     let command: Vec<String> = job.command.iter().map(|word| terminal::visible(word).into_owned()).collect();
     let mut lines = vec![
         ("command", command.join(" ")),
-        ("handed in", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
+        ("submitted", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
         ("goal", format!("{} ({})", clock(job.deadline), goal_at(job, now))),
         ("run", job.attempt.to_string()),
         ("CPU used", format!("{:.1} s of about {:.1} s ({})", job.cpu_used.0, job.work.0, job.work_source)),

@@ -1,4 +1,4 @@
-//! The jobs of a scenario, as they are handed in to a pool of real processes.
+//! The jobs of a scenario, as they are submitted to a pool of real processes.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -52,7 +52,7 @@ fn found_from(folder: &Path, command: &[String]) -> Vec<String> {
     command.iter().map(found).collect()
 }
 
-/// A scenario says what a task takes, and somebody who hands a job in what all of them take together.
+/// A scenario says what a task takes, and a submission says what all of them take together.
 fn wish(stage: &Stage, tasks: u32) -> StageWish {
     let all = f64::from(tasks);
     StageWish { work_s: stage.work.0 * all, cpus: Some(stage.max_speed.0 * all), memory: Some(stage.memory) }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_is_handed_in_with_what_all_of_its_tasks_take() {
+    fn a_gang_is_submitted_with_what_all_of_its_tasks_take() {
         let read = scenario("[[job]]\nname = \"g\"\nwork = \"5s\"\ncpu = 0.5\nmemory = \"10MiB\"\ngoal = \"60s\"\ntasks = 3\n");
         refuse_what_is_simulated(&read).unwrap();
         let job = &coming(&read, Path::new("/srv")).unwrap()[0].submission;

@@ -58,7 +58,7 @@ fn asked_scope(scope: Scope) -> TokenScope {
 fn allows(scope: TokenScope) -> &'static str {
     match scope {
         TokenScope::Read => "read",
-        TokenScope::Jobs => "read, and hand in and order its own jobs",
+        TokenScope::Jobs => "read, and submit and order its own jobs",
         TokenScope::All => "read, and give every order",
     }
 }

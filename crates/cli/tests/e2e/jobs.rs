@@ -1,4 +1,4 @@
-//! Batch jobs on a real pool: handed in, run, ordered about; never lost and never done twice, whatever of weal is killed.
+//! Batch jobs on a real pool: submitted, run, ordered about; never lost and never done twice, whatever of weal is killed.
 
 use std::process::Output;
 
@@ -305,13 +305,13 @@ fn a_token_has_no_more_jobs_than_its_quota() {
     pool.up();
     let made = pool.run(&["token", "create", "ci", "--max-jobs", "2", "--max-work", "1h", "--max-memory", "300MiB"]);
     let secret = text(&made.stdout).trim().to_owned();
-    assert!(text(&made.stderr).contains("lets its holder read, and hand in and order its own jobs"), "{}", text(&made.stderr));
+    assert!(text(&made.stderr).contains("lets its holder read, and submit and order its own jobs"), "{}", text(&made.stderr));
     let list = text(&pool.run(&["token", "list"]).stdout);
     let row = list.lines().find(|line| line.starts_with("ci ")).unwrap_or_else(|| panic!("{list}"));
     assert!(row.contains(" jobs ") && row.contains("2 jobs, 3600s of CPU, 300MiB"), "{row}");
     let (status, answer) = crate::load::post_json(pool.api, "/v1/apps/echo/stop", &secret, "").unwrap();
-    assert!(status == 403 && answer.contains("hand in jobs and order these, and nothing else"), "{answer}");
-    let hand_in = |more: &str| {
+    assert!(status == 403 && answer.contains("submit jobs and order these, and nothing else"), "{answer}");
+    let submit_job = |more: &str| {
         let body = format!("{{\"run\":[\"sleep\",\"1000\"],\"done_within_s\":9000{more}}}");
         crate::load::post_json(pool.api, "/v1/jobs", &secret, &body).unwrap()
     };
@@ -321,26 +321,26 @@ fn a_token_has_no_more_jobs_than_its_quota() {
         (mib(9) + ",\"work_s\":3601", "max-work = 3600s`: "),
         (mib(9) + ",\"array\":{\"first\":1,\"last\":3}", "max-jobs = 2`: its open jobs take 0, and this asks for 3"),
     ] {
-        let (status, answer) = hand_in(&more);
+        let (status, answer) = submit_job(&more);
         assert!(status == 429 && answer.contains("the token `ci` may have `max-") && answer.contains(said), "{answer}");
     }
     for _ in 0..2 {
-        let (status, answer) = hand_in(&mib(50));
+        let (status, answer) = submit_job(&mib(50));
         assert_eq!(status, 200, "{answer}");
     }
-    let (status, answer) = hand_in(&mib(50));
+    let (status, answer) = submit_job(&mib(50));
     assert!(status == 429 && answer.contains("max-jobs = 2`: its open jobs take 2, and this asks for 1"), "{answer}");
     // The quota is the token's alone, and a new controller counts on.
     taken(&pool, &[], &["sleep", "1000"]);
     pool.kill_role("controller");
     pool.eventually("the controller", || pool.status());
-    assert_eq!(pool.eventually("the refusal", || Some(hand_in(&mib(50)).0).filter(|status| *status != 409)), 429);
+    assert_eq!(pool.eventually("the refusal", || Some(submit_job(&mib(50)).0).filter(|status| *status != 409)), 429);
     let id = pool.json(&["jobs"]).as_array().unwrap().iter().find(|job| job["submitter"] == "ci").unwrap()["id"].clone();
     let id = id.as_str().unwrap();
     assert!(text(&pool.run(&["job", "show", id]).stdout).contains(", by the token ci"));
     assert!(pool.run(&["job", "cancel", id]).status.success());
     until(&pool, id, "cancelled");
-    assert_eq!(hand_in(&mib(50)).0, 200, "there is a place again");
+    assert_eq!(submit_job(&mib(50)).0, 200, "there is a place again");
 }
 
 /// Two nodes for gangs, beside the application that every pool here has.

@@ -1,4 +1,4 @@
-//! Which inputs and outputs of a job are refused when it is handed in.
+//! Which inputs and outputs of a job are refused when it is submitted.
 
 use std::path::Path;
 

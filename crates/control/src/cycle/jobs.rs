@@ -165,7 +165,7 @@ impl State {
         let Some(entry) = self.queue.get_mut(job).filter(|_| result.is_ok()) else { return self.show(false) };
         let was = std::mem::replace(&mut entry.written, Written::Yes);
         if was == Written::Submission {
-            let text = format!("job {job} was handed in");
+            let text = format!("job {job} was submitted");
             self.note(Note::info(EventKind::Job, text));
         }
         if entry_is_over(self.queue.get(job).map(|entry| &entry.record)) {
@@ -179,7 +179,7 @@ impl State {
     /// The record of a scheduled job is on disk, or could not be written.
     fn handle_scheduled_kept(&mut self, now: Time, job: &JobName, scheduled: &ScheduledFor, is_kept: bool) {
         if is_kept {
-            self.schedules.handle_handed_in(job, scheduled);
+            self.schedules.handle_submitted(job, scheduled);
             self.keep_schedules();
         } else {
             self.schedules.handle_put_off(self.engine.its_time(now));

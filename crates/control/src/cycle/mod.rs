@@ -52,8 +52,8 @@
 //! | `acting` | from an action to an operation |
 //! | `job_limits` | how much CPU a job may take beside applications |
 //! | `jobs`, `submissions` | takes jobs and orders about them, brings runs to what their records say |
-//! | `forecast` | what would become of a job that is not handed in yet |
-//! | `scheduling` | hands in jobs of schedules at their dates |
+//! | `forecast` | what would become of a job that is not submitted yet |
+//! | `scheduling` | submits jobs of schedules at their dates |
 //! | `sleep` | takes orders to sleep and to wake, calls sleeps off |
 //! | `placing` | from a plan to actions, and what came of them |
 //! | `looks` | goes on when a look at a peer has ended |

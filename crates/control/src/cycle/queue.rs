@@ -1,4 +1,4 @@
-//! The jobs that were handed in to this controller: what is to become of each, and what the engine says of its run.
+//! The jobs that were submitted to this controller: what is to become of each, and what the engine says of its run.
 //!
 //! A job's record is in the store; its process is on a node. Neither knows the other, so each transition is written down before its consequences
 //! are carried out:

@@ -1,4 +1,4 @@
-//! From what somebody hands in to a job's record: what is refused, and what stands in for what was not said.
+//! From a submission to a job's record: what is refused, and what stands in for what was not said.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::jobs::{Job, Source};
 const DEFAULT_MEMORY: Bytes = Bytes::mib(256);
 /// A run that has no CPU limit of its own is taken for a process of one thread.
 const DEFAULT_CPUS: f64 = 1.0;
-/// Jobs that may be open at once: more is a mistake in whoever hands them in.
+/// Jobs that may be open at once: more is a mistake of the submitter.
 const MOST_OPEN: usize = 100_000;
 /// Times that a job may be run again.
 const MOST_RETRIES: u32 = 1000;

@@ -8,7 +8,7 @@
 //! | TCP beyond loopback, with a certificate of `client-ca` | open | scope `jobs` | scope `all` | the operator's token |
 //! | TCP beyond loopback | any token | scope `jobs` | scope `all` | the operator's token |
 //!
-//! A scope has what those before it have; the holder of one of scope `jobs` reaches only jobs that were handed in by that token. `/healthz` is
+//! A scope has what those before it have; the holder of one of scope `jobs` reaches only jobs that were submitted by that token. `/healthz` is
 //! open everywhere: it says nothing. The `Host` check stops DNS rebinding, by which a page from elsewhere could
 //! read the API of a browser's own machine.
 
@@ -140,7 +140,7 @@ impl Door {
 fn too_narrow(Holder { name, scope, .. }: &Holder) -> String {
     match scope {
         TokenScope::Read => format!("the token `{name}` lets its holder read, not give orders"),
-        _ => format!("the token `{name}` lets its holder hand in jobs and order these, and nothing else"),
+        _ => format!("the token `{name}` lets its holder submit jobs and order these, and nothing else"),
     }
 }
 

@@ -200,7 +200,7 @@ async fn a_job_waits_for_those_before_it_and_ends_with_one_that_fails() {
 }
 
 #[tokio::test]
-async fn an_array_is_handed_in_ordered_about_and_waited_for_as_a_whole() {
+async fn an_array_is_submitted_ordered_about_and_waited_for_as_a_whole() {
     let pool = pool().await;
     let whole = json!({ "name": "frame", "array": { "first": 2, "last": 6, "step": 4 } });
     assert_eq!(taken(&pool, whole).await, "frame-1.2");
@@ -298,7 +298,7 @@ async fn a_schedule_hands_one_job_in_per_date_whoever_dies() {
     let second = next_job(&pool, Some(&job)).await;
     assert!(second.last.unwrap().since(date) >= 7 * DAY, "the last of those that nobody saw");
     let running = until(&pool, second.last_job.unwrap().as_str(), JobPhase::Running).await;
-    assert_eq!(running.deadline.since(running.submitted).as_secs(), 7200, "its goal counts from when it was handed in");
+    assert_eq!(running.deadline.since(running.submitted).as_secs(), 7200, "its goal counts from when it was submitted");
     assert_eq!(starts(&pool), 2);
 }
 
