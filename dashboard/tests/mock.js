@@ -251,7 +251,7 @@ export class Mock {
       attempt: 1,
       cpu_used: used,
       work: 200,
-      work_source: "as was said",
+      work_source: "as submitted",
       progress: Math.min(1, used / 200),
       cpu_allocated: state === "running" ? 0.5 : 0,
       cpus: 1,

@@ -141,7 +141,7 @@ fn tunnel(mut reader: impl Read, mut writer: impl Write) {
 
 /// What the application `needed` answers, over a connection of its own. The class goes along.
 fn call(needed: &str, path: &str, class: &str) -> std::io::Result<String> {
-    let name = format!("{}_ADDR", needed.to_uppercase().replace('-', "_"));
+    let name = weal_model::naming::variable(&needed.into(), "ADDR");
     let address = std::env::var(name).map_err(std::io::Error::other)?;
     let mut stream = TcpStream::connect(&address)?;
     let class = if class.is_empty() { String::new() } else { format!("x-weal-class: {class}\r\n") };

@@ -18,7 +18,7 @@ use weal_model::Algorithm;
 pub use format::{ColorChoice, Format};
 pub use load::Load;
 pub use sleep::{Sleep, Wake};
-pub use target::Target;
+pub use target::PoolArgs;
 
 use crate::values::{Switch, Variation, placement, variation};
 
@@ -69,7 +69,7 @@ pub enum Command {
     /// Show nodes, applications and flows.
     Status(Watch),
     /// Show the pool live in the terminal.
-    Top(Target),
+    Top(PoolArgs),
     /// Show what an application wrote.
     Logs(Logs),
     /// Say why an application has what it has, why it is not on a node, or why a request was rejected.
@@ -83,7 +83,7 @@ pub enum Command {
     /// Deploy the config file: say what changes, ask, bring it out, wait until it is done.
     Deploy(deploy::Deploy),
     /// List the versions that were deployed.
-    History(Target),
+    History(PoolArgs),
     /// Deploy a former version again.
     Rollback(deploy::Rollback),
     /// Replace an application's instances by new ones, one after the other.
@@ -117,9 +117,9 @@ pub enum Command {
     /// Show who ordered what, and whose calls were refused.
     Audit(token::Audit),
     /// Check what this machine offers and say what is lost and what to do.
-    Doctor(Target),
+    Doctor(PoolArgs),
     /// Check the config file.
-    Validate(Target),
+    Validate(PoolArgs),
     /// Show the config.
     Config {
         /// What about it.
@@ -201,7 +201,7 @@ pub struct StandIn {
 pub struct Up {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Run in the background; returns when every application is ready.
     #[arg(short, long)]
     pub detach: bool,
@@ -218,7 +218,7 @@ pub struct Up {
 pub struct Down {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Seconds to wait for the end.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
@@ -229,7 +229,7 @@ pub struct Down {
 pub struct Upgrade {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Seconds to wait until everything runs the new program.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
@@ -240,7 +240,7 @@ pub struct Upgrade {
 pub struct Watch {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Show again each second until interrupted.
     #[arg(short, long)]
     pub watch: bool,
@@ -279,7 +279,7 @@ pub struct Logs {
 pub struct Why {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// The application.
     #[arg(required_unless_present = "request")]
     pub app: Option<String>,
@@ -305,7 +305,7 @@ pub struct Why {
 pub struct Instances {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Only those of this application.
     pub app: Option<String>,
     /// Show again each second until interrupted.
@@ -318,7 +318,7 @@ pub struct Instances {
 pub struct Events {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Only those about this application.
     pub app: Option<String>,
     /// Only those since then: `30m`, `18:00`, `2026-11-26 18:00`.
@@ -366,7 +366,7 @@ pub enum ConfigCommand {
         effective: bool,
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
     },
 }
 
@@ -375,7 +375,7 @@ pub enum ConfigCommand {
 pub struct Apply {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Only say what would change.
     #[arg(long)]
     pub dry_run: bool,
@@ -550,7 +550,7 @@ pub struct Record {
     pub duration: Option<String>,
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
 }
 
 /// `weal what-if`.
@@ -575,7 +575,7 @@ pub struct WhatIf {
     pub seed: u64,
     /// Which config the recorded pool had.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
 }
 
 /// `weal replay`.
@@ -591,5 +591,5 @@ pub struct Replay {
     pub seed: u64,
     /// Which pool; its routes say where each flow's requests go.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
 }

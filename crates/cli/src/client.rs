@@ -59,7 +59,7 @@ pub enum Error {
         source: HttpError,
     },
     /// It broke off.
-    #[error("the controller broke off")]
+    #[error("the controller closed the connection before it had answered")]
     BrokeOff(#[source] HttpError),
     /// No answer in time.
     #[error("the controller gave no answer within {0:?}")]

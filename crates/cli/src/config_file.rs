@@ -11,7 +11,7 @@ use weal_model::{Bytes, PoolSpec};
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 
 use crate::allowed::{self, OwnText};
-use crate::args::Target;
+use crate::args::PoolArgs;
 use crate::client::{Client, Error};
 use crate::failure::{Exit, Failure};
 use crate::machine_check;
@@ -60,7 +60,7 @@ impl Change {
     ///
     /// # Errors
     /// As [`load`].
-    pub fn of_file(target: &Target, origin: &str) -> anyhow::Result<Self> {
+    pub fn of_file(target: &PoolArgs, origin: &str) -> anyhow::Result<Self> {
         let named = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
         let Loaded { path, text, spec, warnings } = load(&named)?;
         Ok(Self { state: StateDir::find(target)?, path, named, text, spec, warnings, origin: origin.to_owned() })

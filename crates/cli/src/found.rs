@@ -10,7 +10,7 @@ use anyhow::bail;
 use clap::Parser;
 use weal_host::Proc;
 
-use crate::args::{Cli, Command, RoleCommand, Target};
+use crate::args::{Cli, Command, PoolArgs, RoleCommand};
 use crate::failure::{Exit, Failure};
 use crate::process::ProcessId;
 use crate::role_name::RoleName;
@@ -26,7 +26,7 @@ impl StateDir {
     ///
     /// # Errors
     /// There is none, there are several, or it belongs to another user.
-    pub fn find(target: &Target) -> anyhow::Result<Self> {
+    pub fn find(target: &PoolArgs) -> anyhow::Result<Self> {
         let file = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
         if target.state.is_some() || target.file.is_some() || file.exists() {
             let state = Self::of(target.state.as_deref(), &file)?;

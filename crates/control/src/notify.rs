@@ -93,7 +93,7 @@ impl Watcher {
         for receiver in 0..self.receivers.len() {
             if self.told.remove(&(receiver, condition.clone())) {
                 let (occasion, subject) = (condition.occasion, condition.subject.clone());
-                let text = format!("{} of {subject} is over.", occasion.as_str());
+                let text = over(occasion, &subject);
                 self.notices.push_back(Notice { receiver, occasion, subject, text, since, is_over: true });
             }
         }
@@ -104,6 +104,16 @@ impl Watcher {
         let limit = if self.since.contains_key(&condition) { DISK_CALM } else { DISK_SHARE };
         let used = used.filter(|used| *used >= limit)?;
         Some((condition, format!("The disk that holds weal's state is {:.0}% full.", used * 100.0)))
+    }
+}
+
+/// That an occasion of `subject` is over, in a sentence.
+fn over(occasion: Occasion, subject: &str) -> String {
+    match occasion {
+        Occasion::GoalMissed => format!("{subject} no longer misses its goal."),
+        Occasion::CrashLoop => format!("{subject} is no longer in a crash loop."),
+        Occasion::DeployFailed => format!("{subject} has no failed deploy any more."),
+        Occasion::DiskNearlyFull => "The disk that holds weal's state has room again.".to_owned(),
     }
 }
 
@@ -138,7 +148,12 @@ fn deploy_failed(app: &AppStatus) -> Option<(Condition, String)> {
     }
     let text = match app.kind {
         AppKind::Task => format!("The task {} failed.", app.name),
-        AppKind::Service => format!("The new version of {} does not get ready; the version before still serves.", app.name),
+        AppKind::Service if app.is_served_by_former() => {
+            format!("The new version of {} does not get ready; the version before still serves.", app.name)
+        }
+        AppKind::Service => {
+            format!("The new version of {} does not get ready, and nothing of the version before serves.", app.name)
+        }
     };
     Some((Condition { occasion: Occasion::DeployFailed, subject: app.name.to_string() }, text))
 }
@@ -204,6 +219,27 @@ mod tests {
             watcher.handle_status(at(second), &status(&app(state, 5), &json!([])), None);
         }
         assert_eq!(told(&mut watcher), []);
+    }
+
+    #[test]
+    fn a_failed_deploy_says_that_the_version_before_serves_only_while_it_does() {
+        let told = |serving: u32| {
+            let mut apps = app("degraded", 0);
+            apps[0]["rollout"] = json!({ "phase": "stuck", "old": 1, "new": 0, "serving": serving, "detail": "" });
+            let mut watcher = Watcher::default();
+            watcher.handle_receivers(&[receiver(0.0, &[Occasion::DeployFailed])]);
+            watcher.handle_status(at(0), &status(&apps, &json!([])), None);
+            watcher.poll_notice().unwrap().text
+        };
+        assert_eq!(told(1), "The new version of shop does not get ready; the version before still serves.");
+        assert_eq!(told(0), "The new version of shop does not get ready, and nothing of the version before serves.");
+    }
+
+    #[test]
+    fn what_is_over_is_said_by_its_occasion() {
+        let said = Occasion::ALL.map(|occasion| over(occasion, "shop"));
+        assert!(said.iter().all(|said| said.ends_with('.') && !said.contains("is over")), "{said:?}");
+        assert_eq!(over(Occasion::GoalMissed, "shop/gold"), "shop/gold no longer misses its goal.");
     }
 
     #[test]

@@ -33,7 +33,7 @@ struct Death {
     takes_runs: bool,
 }
 
-/// What somebody wants, by the key that he hands in again with until he is told that it is taken.
+/// What somebody wants, by the key that he submits again with until he is told that it is taken.
 struct Wish {
     submission: JobSubmission,
     from_s: f64,
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// Clients hand in what is not taken yet, and one cancels.
+    /// Clients submit what is not taken yet, and one cancels.
     fn wish(&mut self) {
         let (now, seconds) = (self.now, self.seconds());
         for wish in

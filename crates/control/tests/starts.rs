@@ -10,7 +10,7 @@ use weal_control::jobs::Costs;
 use weal_model::{Action, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, Time};
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation, Revision};
 use weal_protocol::gateway::GatewayCounters;
-use weal_protocol::{Capabilities, Refusal};
+use weal_protocol::{Capabilities, NodeOrigin, Refusal};
 
 /// Seconds after which everything is long over.
 const LONG_S: f64 = 60.0;
@@ -37,6 +37,11 @@ struct World {
     agenda: BTreeMap<(Time, usize), Happens>,
     entered: usize,
     starts: usize,
+    /// The engine's nodes, and whether it finds them itself.
+    nodes: Vec<NodeSpec>,
+    origin: NodeOrigin,
+    /// How often it was told its nodes.
+    configured: usize,
     /// The gateway says what it counts, and takes no config.
     refuses_config: bool,
     notes: Vec<String>,
@@ -47,7 +52,6 @@ impl World {
     fn new(seed: u64) -> Self {
         let now = Time::from_secs_f64(1000.0);
         let mut pool = PoolSpec::example();
-        let node = |name: &str| NodeSpec { name: name.into(), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 };
         pool.nodes = vec![node("n1"), node("n2")];
         let spec = AppSpec { instances: InstanceRange { min: 1, max: 1 }, ..AppSpec::example("web") };
         pool.apps = [("web".into(), spec)].into();
@@ -58,6 +62,9 @@ impl World {
         Self {
             now,
             cycle: Cycle::new(now, start),
+            nodes: pool.nodes.clone(),
+            origin: NodeOrigin::Configured,
+            configured: 0,
             pool,
             random: seed,
             instances: vec![web],
@@ -76,6 +83,13 @@ impl World {
         self.pool = Arc::new(pool);
         let config = config(2, &self.pool);
         self.cycle.handle(self.now, Input::Config(config));
+    }
+
+    /// The engine has found these nodes, and nothing runs on others.
+    fn find_nodes(&mut self, names: &[&str]) {
+        self.origin = NodeOrigin::Discovered;
+        self.nodes = names.iter().map(|name| node(name)).collect();
+        self.instances.retain(|seen| names.contains(&seen.node.as_str()));
     }
 
     fn live(&mut self, for_s: f64) {
@@ -134,7 +148,11 @@ impl World {
             Effect::ObserveGateway => Input::Gateway(Err(nobody())),
             Effect::ConfigureGateway(_) => Input::Done(Done::Gateway(Err(nobody()))),
             Effect::ObserveEngine => Input::Engine(Ok(self.observe())),
-            Effect::ConfigureNodes(_) => Input::Done(Done::Nodes(Ok(()))),
+            Effect::ConfigureNodes(nodes) => {
+                self.configured += 1;
+                self.nodes = nodes;
+                Input::Done(Done::Nodes(Ok(())))
+            }
             Effect::Act { action, .. } => {
                 // It is done before anybody hears of it.
                 let carried = self.late(self.now);
@@ -159,12 +177,16 @@ impl World {
         Observation {
             began: Time::from_secs_f64(1000.0),
             time: self.now,
-            capabilities: Capabilities::all("cgroup-v2"),
-            nodes: self.pool.nodes.iter().map(NodeSeen::example).collect(),
+            capabilities: Capabilities { nodes: self.origin, ..Capabilities::all("cgroup-v2") },
+            nodes: self.nodes.iter().map(NodeSeen::example).collect(),
             instances: self.instances.clone(),
             ..Observation::default()
         }
     }
+}
+
+fn node(name: &str) -> NodeSpec {
+    NodeSpec { name: name.into(), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }
 }
 
 fn config(generation: u64, pool: &Arc<PoolSpec>) -> Config {
@@ -203,4 +225,26 @@ fn an_application_whose_node_leaves_is_started_once_however_late_the_engine_answ
         assert_eq!(runs.len(), 1, "seed {seed}: {runs:?}");
         assert_eq!(runs[0].1, "n2", "seed {seed}");
     }
+}
+
+#[test]
+fn nodes_that_an_engine_finds_itself_are_followed_and_never_configured() {
+    let mut world = World::new(1);
+    world.instances[0].node = "k1".into();
+    world.find_nodes(&["k1"]);
+    world.live(LONG_S);
+    assert_eq!(
+        (world.configured, world.starts),
+        (0, 0),
+        "it runs as it should, on a node that no config names: {:#?}",
+        world.notes
+    );
+    for node in ["k2", "k3"] {
+        // The one before leaves with what runs there.
+        world.find_nodes(&[node]);
+        world.live(LONG_S);
+        let runs: Vec<&str> = world.instances.iter().map(|seen| seen.node.as_str()).collect();
+        assert_eq!(runs, [node], "{:#?}", world.notes);
+    }
+    assert_eq!(world.configured, 0, "{:#?}", world.notes);
 }

@@ -10,6 +10,8 @@ use weal_model::{
     OwnAnswer, RefusedRequest, Report, Severity, Why, WhyNode, WhyRequest,
 };
 
+use weal_control::flow::pipeline::HANGS_AFTER;
+
 use crate::board::View;
 use words::sentence;
 
@@ -82,7 +84,7 @@ pub(crate) fn why_request(request: RefusedRequest, view: &View) -> WhyRequest {
         }
         OwnAnswer::NoInstance | OwnAnswer::Unavailable => {
             let app = view.status.apps.iter().find(|app| Some(&app.name) == request.app.as_ref());
-            sentences.extend(app.map(|app| sentence(&format!("{} is {} now. {}", app.name, app.state, app.detail))));
+            sentences.extend(app.map(|app| words::how(app, " now")));
         }
         reason => sentences.extend(about(reason).map(str::to_owned)),
     }
@@ -203,17 +205,12 @@ fn order(flow: &FlowStatus) -> f64 {
 fn state(status: &AppStatus, sentences: &mut Vec<String>) {
     let ready = status.instances.iter().filter(|instance| instance.state == InstanceState::Ready);
     let places: Vec<String> = ready.map(|instance| format!("{} on {}", instance.id, instance.node)).collect();
-    let detail = if status.detail.is_empty() { String::new() } else { format!(": {}", status.detail) };
-    sentences.push(sentence(&format!("{} is {}{detail}", status.name, status.state)));
+    sentences.push(words::how(status, ""));
     if !places.is_empty() {
-        let bounds = if status.min == status.max {
-            format!("{} by its config", status.min)
-        } else {
-            format!("between {} and {} by its config", status.min, status.max)
-        };
+        let bounds = if status.min == status.max { status.min.to_string() } else { format!("{} to {}", status.min, status.max) };
         let count = places.len();
         let verb = if count == 1 { "instance is" } else { "instances are" };
-        sentences.push(format!("{count} {verb} ready ({}), {bounds}.", places.join(", ")));
+        sentences.push(format!("{count} {verb} ready ({}); its config allows {bounds}.", places.join(", ")));
     }
 }
 
@@ -251,16 +248,15 @@ fn flow_sentences(flow: &FlowStatus, view: &View, sentences: &mut Vec<String>) {
     }
     if flow.hanging > 0 {
         sentences.push(format!(
-            "{} of the seats of {name} are held by requests to which no instance has sent a byte for 30 s or longer. Requests that are \
-             meant to wait, such as long polls, belong in a class of their own.",
-            flow.hanging
+            "{} to which no instance has sent a byte for {} s or longer. Requests that are meant to wait, such as long polls, belong in \
+             a class of their own.",
+            held(flow.hanging, &name),
+            HANGS_AFTER.as_secs()
         ));
     }
     if flow.at_clients > 0 {
-        sentences.push(format!(
-            "{} of the seats of {name} are held by requests that wait for their clients to send or to read on.",
-            flow.at_clients
-        ));
+        let clients = if flow.at_clients == 1 { "waits for its client" } else { "wait for their clients" };
+        sentences.push(format!("{} that {clients} to send or to read on.", held(flow.at_clients, &name)));
     }
     if flow.errors_per_s > 0.0 {
         sentences.push(format!("{:.1} requests/s of {name} fail at its instances.", flow.errors_per_s));
@@ -268,6 +264,14 @@ fn flow_sentences(flow: &FlowStatus, view: &View, sentences: &mut Vec<String>) {
     if view.status.control && flow.seats > 0 {
         let explained = view.plan.report.flows.iter().find(|explained| explained.id == flow.id);
         seats(flow, &name, explained, sentences);
+    }
+}
+
+/// So many seats of a flow are held by requests: the begin of a sentence.
+fn held(seats: u32, name: &str) -> String {
+    match seats {
+        1 => format!("1 of the seats of {name} is held by a request"),
+        _ => format!("{seats} of the seats of {name} are held by requests"),
     }
 }
 
@@ -318,7 +322,7 @@ fn what_would_help(binding: &Binding) -> Option<String> {
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
             format!(
-                "more CPU on {}, which is used up, or a higher `importance` where other applications share it",
+                "more CPU on {}, where all of it is used, or a higher `importance` where other applications share it",
                 names.join(", ")
             )
         }
@@ -345,6 +349,22 @@ mod tests {
             assert!(about(limit).is_some_and(|text| text.contains("may ask for")), "{limit}");
         }
         assert_eq!(about(OwnAnswer::Maintenance), None, "the answer's own text says all");
+    }
+
+    #[test]
+    fn one_seat_that_is_held_is_said_in_the_singular() {
+        assert_eq!(held(1, "shop/gold"), "1 of the seats of shop/gold is held by a request");
+        assert_eq!(held(2, "shop/gold"), "2 of the seats of shop/gold are held by requests");
+    }
+
+    #[test]
+    fn an_application_that_does_not_serve_is_said_in_one_sentence() {
+        let status = json!({ "name": "shop", "state": "waiting", "detail": "needs db, which is not ready", "min": 1, "max": 2, "cpu_used": 0.5,
+            "cpu_demand": 3.25, "cpu_allocated": 1.5, "utility": null, "instances": [] });
+        let status: AppStatus = serde_json::from_value(status).unwrap();
+        assert_eq!(words::how(&status, " now"), "shop is waiting now: needs db, which is not ready.");
+        let failed = AppStatus { state: weal_model::AppState::Failed, detail: String::new(), ..status };
+        assert_eq!(words::how(&failed, ""), "shop has failed.");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What clusters have done that takes time: calls to the node agent, and looks at those who wait.
+//! What clusters have done that takes time: calls to the node agent, and looks at requests that wait.
 //!
 //! The gateway asks the node agent itself, so that neither the controller's cycle nor its life is between a request and an instance. When,
 //! and for which instance, is [`weal_control::admission`]'s decision. What the agent answers with is used at once, until the controller's

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use weal_model::{JobName, JobPhase, JobSpec, JobStatus, NodeName, Time};
 use weal_scenario::report::{JobEnd, JobPoint, JobSeen, JobSeries, JobWatch};
 
-/// The jobs that were handed in.
+/// The jobs that were submitted.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     /// Each of the scenario with the name that the pool gave it, in the order in which they came.
-    handed_in: Vec<(JobSpec, JobName)>,
+    submitted: Vec<(JobSpec, JobName)>,
     /// What the pool said of each last.
     known: BTreeMap<JobName, JobStatus>,
     points: Vec<JobPoint>,
@@ -17,8 +17,8 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    pub fn handle_handed_in(&mut self, spec: JobSpec, id: JobName) {
-        self.handed_in.push((spec, id));
+    pub fn handle_submitted(&mut self, spec: JobSpec, id: JobName) {
+        self.submitted.push((spec, id));
     }
 
     /// Takes what the pool says of its jobs `t_s` seconds after the beginning.
@@ -38,7 +38,7 @@ impl Jobs {
 
     /// A job that is being started, saved or ended is neither here nor there.
     fn watch_each(&mut self, t_s: f64) {
-        for (spec, id) in &self.handed_in {
+        for (spec, id) in &self.submitted {
             let Some(job) = self.known.get(id) else { continue };
             let seen = match job.state {
                 JobPhase::Running => JobSeen::Runs,
@@ -77,7 +77,7 @@ impl Jobs {
                 utility: done.and_then(|job| job.utility).map(|utility| utility.0),
             }
         };
-        let ends = self.handed_in.iter().map(end).collect();
+        let ends = self.submitted.iter().map(end).collect();
         JobSeries { points: self.points, ends, moments: self.watch.into_moments() }
     }
 }

@@ -1,6 +1,6 @@
 //! A scenario with real processes: which load to make, and what the pool's status says while it is made, as a [`Run`].
 //!
-//! This only turns data into data; whoever rehearses starts the pool, asks it for its status about once a second, and
+//! This only turns data into data; `weal rehearse` starts the pool, asks it for its status about once a second, and
 //! calls [`drive`](crate::drive) meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,9 +77,9 @@ impl Rehearsal {
         !self.scenario.jobs.is_empty()
     }
 
-    /// Takes that a job of the scenario was handed in, and how the pool calls it.
-    pub fn handle_handed_in(&mut self, spec: JobSpec, id: JobName) {
-        self.jobs.handle_handed_in(spec, id);
+    /// Takes that a job of the scenario was submitted, and how the pool calls it.
+    pub fn handle_submitted(&mut self, spec: JobSpec, id: JobName) {
+        self.jobs.handle_submitted(spec, id);
     }
 
     /// Takes what the pool says of its jobs at a moment of its clock; to be called before [`Self::handle_status`] of that moment.

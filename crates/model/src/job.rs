@@ -10,7 +10,7 @@ use crate::{Bytes, Cpu, Importance, JobName, NodeName, Time, Work};
 pub struct JobSpec {
     /// Its name.
     pub name: JobName,
-    /// When it was handed in.
+    /// When it was submitted.
     pub submitted: Time,
     /// When it may start: `tau_start`.
     pub desired_start: Time,

@@ -1,4 +1,4 @@
-//! A job as a running pool keeps it: what was handed in, how far it is, how it ended. The store has one [`JobRecord`] a job; people are shown a
+//! A job as a running pool keeps it: what was submitted, how far it is, how it ended. The store has one [`JobRecord`] a job; people are shown a
 //! [`JobStatus`].
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl JobFiles {
     }
 }
 
-/// A job's place in an array: jobs that were handed in together and differ in a number.
+/// A job's place in an array: jobs that were submitted together and differ in a number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayPart {
     /// The array's name: that of each of its jobs without the last number.
@@ -57,7 +57,7 @@ pub struct ArrayPart {
     pub index: u32,
 }
 
-/// Which date of which schedule a job was handed in for.
+/// Which date of which schedule a job was submitted for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduledFor {
     /// The schedule.
@@ -73,10 +73,38 @@ pub enum Hold {
     /// Nothing: weal decides.
     #[default]
     None,
-    /// A person has paused it: it keeps its memory.
+    /// An order has paused it: it keeps its memory.
     Paused,
-    /// A person has suspended it: its image leaves memory.
+    /// An order has suspended it: its image leaves memory.
     Suspended,
+}
+
+/// Why a job is to be ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum Cancellation {
+    /// By an order.
+    Order,
+    /// The next job of its schedule takes its place: `overlap = "replace"`.
+    Replaced {
+        /// The schedule.
+        schedule: JobName,
+    },
+    /// A job that it waits for is over and was not done.
+    NotDone {
+        /// That job.
+        job: JobName,
+    },
+}
+
+impl std::fmt::Display for Cancellation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Order => write!(f, "an order cancelled it"),
+            Self::Replaced { schedule } => write!(f, "the next job of the schedule `{schedule}` takes its place"),
+            Self::NotDone { job } => write!(f, "`{job}`, which it waits for, was not done"),
+        }
+    }
 }
 
 /// A job from its submission to its end, as the store keeps it.
@@ -98,10 +126,10 @@ pub struct JobRecord {
     /// The array of which it is a part.
     #[serde(default)]
     pub array: Option<ArrayPart>,
-    /// The date of a schedule for which it was handed in; `None` when somebody handed it in.
+    /// The date of a schedule for which it was submitted; `None` when somebody submitted it.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
-    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    /// The token by which it was submitted; `None` for a user of this machine, or the config.
     #[serde(default)]
     pub submitter: Option<String>,
     /// How often it is still run again after it fails by its own fault.
@@ -121,10 +149,13 @@ pub struct JobRecord {
     /// Where that was.
     #[serde(default)]
     pub saved_on: Option<NodeName>,
-    /// What a person holds it back for.
+    /// What an order holds it back for.
     pub hold: Hold,
-    /// Somebody wants it ended.
+    /// It is to be ended.
     pub cancelled: bool,
+    /// Why; `None` while it is not, and in records of a version that did not keep it.
+    #[serde(default)]
+    pub cancelled_because: Option<Cancellation>,
     /// Not run again before.
     #[serde(default)]
     pub not_before: Time,
@@ -140,7 +171,18 @@ impl JobRecord {
         self.array.as_ref().is_some_and(|part| part.array == *array)
     }
 
-    /// A job that was just handed in: nothing has happened to it yet.
+    /// It is to be ended. The first reason is kept.
+    pub fn cancel(&mut self, why: Cancellation) {
+        self.cancelled = true;
+        self.cancelled_because.get_or_insert(why);
+    }
+
+    /// Why it was cancelled, in a sentence.
+    pub fn cancellation(&self) -> String {
+        self.cancelled_because.as_ref().unwrap_or(&Cancellation::Order).to_string()
+    }
+
+    /// A job that was just submitted: nothing has happened to it yet.
     pub fn new(number: u64, spec: JobSpec, command: JobCommand) -> Self {
         Self {
             number,
@@ -161,6 +203,7 @@ impl JobRecord {
             saved_on: None,
             hold: Hold::None,
             cancelled: false,
+            cancelled_because: None,
             not_before: Time::ZERO,
             began: None,
             end: None,
@@ -263,6 +306,21 @@ impl JobPhase {
         }
     }
 
+    /// What it does, as the rest of a sentence whose subject is the job.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Waiting => "is waiting",
+            Self::Starting => "is starting",
+            Self::Running => "is running",
+            Self::Paused => "is paused",
+            Self::Suspended => "is suspended",
+            Self::Stopping => "is stopping",
+            Self::Done => "is done",
+            Self::Failed => "has failed",
+            Self::Cancelled => "was cancelled",
+        }
+    }
+
     /// Nothing more happens to it.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
@@ -295,13 +353,13 @@ pub struct JobStatus {
     /// The array of which it is a part.
     #[serde(default)]
     pub array: Option<ArrayPart>,
-    /// The date of a schedule for which it was handed in.
+    /// The date of a schedule for which it was submitted.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
-    /// The token by which it was handed in; `None` for a user of this machine, or the config.
+    /// The token by which it was submitted; `None` for a user of this machine, or the config.
     #[serde(default)]
     pub submitter: Option<String>,
-    /// When it was handed in.
+    /// When it was submitted.
     pub submitted: Time,
     /// When it is to be done.
     pub deadline: Time,

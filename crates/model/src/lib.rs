@@ -17,7 +17,7 @@
 //! | demand, allocation | CPU wanted for a utility; CPU granted | [`Cpu`] |
 //! | placement, load | which instances run where; how much CPU each uses there | [`Placement`] |
 //! | job, stage, task | batch unit; a phase of it with its own needs; one process of a parallel job | [`JobSpec`] |
-//! | schedule | dates at which a config hands jobs in | [`Schedule`], [`ScheduledJob`] |
+//! | schedule | dates at which a config submits jobs | [`Schedule`], [`ScheduledJob`] |
 //! | rung | how deep an instance sleeps, and what that costs | [`Rung`], [`SleepCosts`] |
 //! | snapshot, plan, action, report | observed; decided; one step; why | [`Snapshot`], [`Plan`], [`Action`], [`Report`] |
 //!
@@ -61,7 +61,7 @@ pub use history::{AppSample, FlowSample, HistorySample, JobSample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
 pub use job_record::{
-    ArrayPart, Hold, JobCommand, JobEnd, JobFiles, JobOutcome, JobPhase, JobRecord, JobStatus, RunEnd, ScheduledFor,
+    ArrayPart, Cancellation, Hold, JobCommand, JobEnd, JobFiles, JobOutcome, JobPhase, JobRecord, JobStatus, RunEnd, ScheduledFor,
 };
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};

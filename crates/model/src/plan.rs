@@ -1,6 +1,6 @@
 //! What was decided, and why.
 //!
-//! Plans are complete, immutable data: whoever applies one has no choices left.
+//! Plans are complete, immutable data: the code that applies one has no choices left.
 
 use std::collections::BTreeMap;
 
@@ -164,7 +164,7 @@ pub enum Action {
         /// One node a task.
         nodes: Vec<NodeName>,
     },
-    /// Let a job stand still where it is, with its memory: a person's order, never a plan's.
+    /// Let a job stand still where it is, with its memory: by an order, never by a plan.
     PauseJob {
         /// Which.
         job: JobName,

@@ -13,7 +13,7 @@ use crate::{Bytes, Work};
 pub struct JobQuota {
     /// How many there may be.
     pub jobs: Option<u32>,
-    /// CPU-seconds that they may take, as was said or as is estimated.
+    /// CPU-seconds that they may take, as submitted or estimated.
     pub work: Option<Work>,
     /// Memory that they may ask for, each in its largest phase.
     pub memory: Option<Bytes>,
@@ -48,20 +48,20 @@ impl fmt::Display for QuotaLimit {
     }
 }
 
-/// Who hands in a job or gives an order about one: the holder of a token.
+/// Who submits a job or gives an order about one: the holder of a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Submitter {
     /// The token's name.
     pub token: String,
     /// What its jobs may be together.
     pub quota: JobQuota,
-    /// True: the token lets its holder see and order the jobs alone that were handed in by it.
+    /// True: the token lets its holder see and order the jobs alone that were submitted by it.
     #[serde(default)]
     pub own_jobs_only: bool,
 }
 
 impl Submitter {
-    /// Whether the holder may see and order a job that was handed in by the token `by`.
+    /// Whether the holder may see and order a job that was submitted by the token `by`.
     pub fn reaches(&self, by: Option<&str>) -> bool {
         !self.own_jobs_only || by == Some(&self.token)
     }

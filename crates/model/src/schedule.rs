@@ -212,7 +212,7 @@ impl Overlap {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Missed {
-    /// Its job is handed in as soon as weal is back; of several dates the last counts.
+    /// Its job is submitted as soon as weal is back; of several dates the last counts.
     #[default]
     Run,
     /// It is left out.
@@ -237,7 +237,7 @@ impl Missed {
 pub struct ScheduledJob {
     /// Its name; each job of it has a number behind that.
     pub name: JobName,
-    /// When its jobs are handed in.
+    /// When its jobs are submitted.
     pub schedule: Schedule,
     /// What is run.
     pub command: JobCommand,
@@ -283,7 +283,7 @@ pub struct ScheduleStatus {
     pub time_zone: String,
     /// The date that comes next.
     pub next: Option<Time>,
-    /// The last date for which a job was handed in.
+    /// The last date for which a job was submitted.
     pub last: Option<Time>,
     /// That job.
     pub last_job: Option<JobName>,

@@ -94,6 +94,23 @@ impl InstanceState {
         }
     }
 
+    /// What it does, as the rest of a sentence whose subject is the instance.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Starting => "is starting",
+            Self::Ready => "is ready",
+            Self::Unhealthy => "is unhealthy",
+            Self::Draining => "is draining",
+            Self::Suspended => "is suspended",
+            Self::Warm => "is warm",
+            Self::Parked => "is parked",
+            Self::Stopping => "is stopping",
+            Self::Backoff => "backs off",
+            Self::Stopped => "is stopped",
+            Self::Failed => "has failed",
+        }
+    }
+
     /// True when it takes requests or soon will.
     pub fn is_active(self) -> bool {
         matches!(self, Self::Starting | Self::Ready | Self::Unhealthy | Self::Backoff)

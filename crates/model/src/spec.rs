@@ -59,7 +59,7 @@ pub struct PoolSpec {
     pub classes: BTreeMap<ClassName, ServiceClass>,
     /// The applications.
     pub apps: BTreeMap<AppName, AppSpec>,
-    /// The jobs that are handed in at their dates.
+    /// The jobs that are submitted at their dates.
     #[serde(default)]
     pub jobs: ScheduledJobs,
     /// Who is told when something happens.

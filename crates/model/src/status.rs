@@ -90,7 +90,7 @@ pub struct AppStatus {
     /// How far the replacement of its instances is; `None` when none is to be replaced.
     #[serde(default)]
     pub rollout: Option<RolloutStatus>,
-    /// Whether a person told it to sleep and nobody has asked for it since.
+    /// Whether it sleeps by an order, and no request has asked for it since.
     #[serde(default)]
     pub told_to_sleep: bool,
     /// Fewest instances.
@@ -152,6 +152,21 @@ impl AppState {
         }
     }
 
+    /// How it is, as the rest of a sentence whose subject is the application.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Ready => "is ready",
+            Self::Degraded => "is degraded",
+            Self::Starting => "is starting",
+            Self::Waiting => "is waiting",
+            Self::Asleep => "is asleep",
+            Self::Running => "is running",
+            Self::Done => "is done",
+            Self::Failed => "has failed",
+            Self::Stopped => "is stopped",
+        }
+    }
+
     /// True when it is as it was asked to be, and nothing more comes of itself.
     pub fn is_settled(self) -> bool {
         matches!(self, Self::Ready | Self::Asleep | Self::Done | Self::Stopped)
@@ -170,6 +185,11 @@ impl AppStatus {
         let is_stuck = self.rollout.as_ref().is_some_and(|rollout| rollout.phase == RolloutPhase::Stuck);
         // A task runs in each deploy, whether or not its config has changed.
         is_stuck || (self.kind == AppKind::Task && self.state == AppState::Failed)
+    }
+
+    /// True when instances of the version before serve while it is replaced.
+    pub fn is_served_by_former(&self) -> bool {
+        self.rollout.as_ref().is_some_and(|rollout| rollout.serving > 0)
     }
 
     /// Which of its seats the gateway may not use now, in a sentence; `None` when it may use all.
@@ -202,6 +222,9 @@ pub struct RolloutStatus {
     pub old: u32,
     /// New ones that are ready.
     pub new: u32,
+    /// Of the old ones, those that are ready: they serve meanwhile.
+    #[serde(default)]
+    pub serving: u32,
     /// What is waited for, or why it goes no further, in sentences.
     pub detail: String,
 }

@@ -1,4 +1,4 @@
-//! Whether an application works for nobody's request and must not sleep: it touches the file that `$WEAL_KEEP_AWAKE` names.
+//! Whether an application works without a request and must not sleep: it touches the file that `$WEAL_KEEP_AWAKE` names.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What happened, for those who wait for it.
+//! What happened, for callers that wait for it.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

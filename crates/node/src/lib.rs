@@ -145,7 +145,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     tracing::info!(isolation = isolation.kind().as_str(), lost = ?isolation.losses(), "the node agent runs");
     let roles: Vec<u32> = options.controller.into_iter().chain(options.gateway).collect();
     let callers = |role: Option<u32>| role.into_iter().fold(Callers::own(), Callers::and);
-    let place = isolation::roles::Place::take(isolation.as_ref());
+    let place = isolation::roles::RolePlace::take(isolation.as_ref());
     let site = site::Site {
         instances,
         archive: dir.join("runs"),

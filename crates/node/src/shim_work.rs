@@ -1,5 +1,5 @@
 //! What shims do for their instances: above all, they write what these print. A shim lives in no instance's control group, so the kernel charges
-//! its CPU to nobody that weal knows. It is counted here, and told as the instance's own.
+//! its CPU to no group that weal knows. It is counted here, and told as the instance's own.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use tokio::time::timeout_at;
 use weal_model::{AppName, InstanceId, InstanceState, JUST_NAMED, Rung, wake_rank};
-use weal_protocol::Refusal;
 use weal_protocol::node::{self, WakeAnswer, WakeRequest};
+use weal_protocol::{InstanceCommand, Refusal};
 use weal_rpc::{Callers, Router, RpcRefusal};
 
 use crate::agent::{Agent, no_instance};
@@ -116,7 +116,8 @@ impl Agent {
                 }
                 state => {
                     let instance = view.record.spec.id.clone();
-                    failed.push((instance.clone(), Refusal::WrongState { instance, state }));
+                    failed
+                        .push((instance.clone(), Refusal::WrongState { instance, state, command: Some(InstanceCommand::Wake) }));
                 }
             }
         }

@@ -85,7 +85,7 @@ impl NoteOrder {
 pub enum TokenScope {
     /// See how the pool is: status, metrics, events, history, the dashboard.
     Read,
-    /// Hand in jobs too, and see and order those that were handed in by it.
+    /// Submit jobs too, and see and order those that were submitted by it.
     Jobs,
     /// Give every order, and read configs and logs. It neither makes tokens nor reads the audit log.
     #[serde(alias = "order")]
@@ -104,7 +104,7 @@ pub struct TokenOrder {
     /// After so many seconds it is worth nothing; for ever when left out.
     #[serde(default)]
     pub lasts_s: Option<u64>,
-    /// What the jobs that are handed in by it may be together.
+    /// What the jobs that are submitted by it may be together.
     #[serde(default)]
     pub quota: JobQuota,
 }
@@ -135,7 +135,7 @@ pub struct TokenView {
     pub made: Time,
     /// When it ends; never when `null`.
     pub ends: Option<Time>,
-    /// What the jobs that are handed in by it may be together.
+    /// What the jobs that are submitted by it may be together.
     #[serde(default)]
     pub quota: JobQuota,
 }
@@ -280,13 +280,13 @@ pub struct WakeTaken {
     pub from: Option<Rung>,
 }
 
-/// What a person orders about one application.
+/// An order about one application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AppVerb {
     /// Replace its instances by new ones, one after the other.
     Restart,
-    /// Stop it, until somebody orders it to start.
+    /// Stop it, until an order starts it.
     Stop,
     /// Let it run again.
     Start,
@@ -446,7 +446,7 @@ pub struct JobTaken {
     pub warnings: Vec<String>,
 }
 
-/// `POST /v1/jobs/dry-run`: what would become of a job, and of others, if it were handed in now.
+/// `POST /v1/jobs/dry-run`: what would become of a job, and of others, if it were submitted now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobForecast {
     /// How it would be; its name is the one that it would get.
@@ -502,6 +502,19 @@ pub enum JobVerb {
     Resume,
     /// End its run and begin anew; also after it has ended.
     Requeue,
+}
+
+impl JobVerb {
+    /// What has become of a job that took it: `paused`.
+    pub fn participle(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancelled",
+            Self::Pause => "paused",
+            Self::Suspend => "suspended",
+            Self::Resume => "resumed",
+            Self::Requeue => "begun anew",
+        }
+    }
 }
 
 /// Any refusal.

@@ -150,7 +150,7 @@ pub enum Unavailable {
     /// Its program has ended, and the config says not to start it again.
     #[error("the application has ended")]
     Ended,
-    /// Somebody ordered it to stop.
+    /// It was stopped by an order.
     #[error("the application was stopped by an order")]
     Stopped,
 }

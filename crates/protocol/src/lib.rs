@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | [`node`] | the engine of one machine and its node agent |
 //! | [`gateway`] | the controller and a gateway |
-//! | [`controller`] | the controller's API and whoever calls it |
+//! | [`controller`] | the controller's API and its callers |
 //! | [`engine`] | the controller's control loop and an engine, whichever it is |
 //! | [`capabilities`] | what a machine or a cluster can do |
 //! | [`refusal`] | why something that was asked for is not done |
@@ -24,4 +24,4 @@ pub mod tls;
 
 pub use capabilities::{Capabilities, NodeOrigin};
 pub use method::Method;
-pub use refusal::Refusal;
+pub use refusal::{InstanceCommand, Refusal};

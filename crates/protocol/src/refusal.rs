@@ -1,8 +1,24 @@
-//! Why something that was asked for is not done. Whoever must decide matches on the variant; the sentence is for people.
+//! Why something that was asked for is not done. Code that decides matches on the variant; the sentence is for people.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, NodeName, QuotaLimit, Rung};
+use weal_model::{AppName, Bytes, InstanceId, InstanceState, JobName, JobPhase, NodeName, QuotaLimit, Rung};
+
+use crate::controller::JobVerb;
+
+/// What an instance is told to do, where its state may not allow that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum InstanceCommand {
+    /// Sleep.
+    Sleep,
+    /// Go on.
+    Wake,
+    /// Save the state of its job.
+    Save,
+    /// End.
+    Stop,
+}
 
 /// Why a command or an action was refused, or failed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
@@ -148,16 +164,14 @@ pub enum Refusal {
         /// The job.
         job: JobName,
     },
-    /// What somebody hands in cannot be run.
+    /// The job that was submitted cannot be run.
     #[error("{detail}")]
     BadJob {
         /// Why, for people.
         detail: String,
     },
     /// The jobs of a token would be more than they may be together.
-    #[error(
-        "the jobs of the token `{token}` are at their quota, {limit} is {most}: its open jobs take {used}, and this asks for {asked}"
-    )]
+    #[error("the token `{token}` may have `{limit} = {most}`: its open jobs take {used}, and this asks for {asked}")]
     OverQuota {
         /// The token's name.
         token: Box<str>,
@@ -170,7 +184,7 @@ pub enum Refusal {
         /// What was asked for.
         asked: Box<str>,
     },
-    /// A token for jobs reaches those alone that were handed in by it.
+    /// A token for jobs reaches those alone that were submitted by it.
     #[error("the token `{token}` reaches only jobs that were submitted with it, and {job} was not")]
     JobOfOthers {
         /// The job.
@@ -179,7 +193,7 @@ pub enum Refusal {
         token: Box<str>,
     },
     /// The store could not be read, so nobody knows which jobs there are.
-    #[error("the jobs could not be read from the store when the controller started; it starts anew as soon as they can")]
+    #[error("the controller could not read the jobs from its store; it starts again once the store can be read")]
     JobsUnread,
     /// There is no such job.
     #[error("there is no job {job}")]
@@ -188,12 +202,15 @@ pub enum Refusal {
         job: JobName,
     },
     /// A job's state allows no such order.
-    #[error("job {job} is {state}, so it takes no such order")]
+    #[error("job {job} {}, so it {}", .state.phrase(), no_order(*.order))]
     JobState {
         /// The job.
         job: JobName,
-        /// What it is, in a word.
-        state: String,
+        /// What it does.
+        state: JobPhase,
+        /// The order; `None` from a role of a version that did not say it.
+        #[serde(default)]
+        order: Option<JobVerb>,
     },
     /// Nothing can be paged out here, so that a job cannot leave memory.
     #[error(
@@ -227,12 +244,15 @@ pub enum Refusal {
         instance: InstanceId,
     },
     /// The instance's state allows no such command.
-    #[error("it is {}, and an instance in that state takes no such command", name_of(*.state))]
+    #[error("it {}, so {}", .state.phrase(), cannot(*.command))]
     WrongState {
         /// The instance.
         instance: InstanceId,
         /// What it does now.
         state: InstanceState,
+        /// The command; `None` from a role of a version that did not say it.
+        #[serde(default)]
+        command: Option<InstanceCommand>,
     },
     /// The process could not be started.
     #[error("{detail}")]
@@ -313,7 +333,9 @@ pub enum Refusal {
         user: String,
     },
     /// Root's config lets this application run as root, but not with this command, folder, environment or health check.
-    #[error("`{app}` may run as root only as the config says that root gave to this pool, and this differs from it")]
+    #[error(
+        "`{app}` may run as root only as the config says that root gave to this pool; its command, folder, environment or health check differs"
+    )]
     OtherProgramAsRoot {
         /// The application.
         app: AppName,
@@ -424,9 +446,20 @@ fn version(speaks: Option<&str>) -> String {
     }
 }
 
-/// A state as it stands in a sentence.
-fn name_of(state: InstanceState) -> String {
-    format!("{state:?}").to_lowercase()
+/// What is not done to a job.
+fn no_order(order: Option<JobVerb>) -> String {
+    order.map_or_else(|| "takes no such order".to_owned(), |order| format!("cannot be {}", order.participle()))
+}
+
+/// What is not done to an instance.
+fn cannot(command: Option<InstanceCommand>) -> &'static str {
+    match command {
+        Some(InstanceCommand::Sleep) => "it cannot be put to sleep",
+        Some(InstanceCommand::Wake) => "it cannot be woken",
+        Some(InstanceCommand::Save) => "it cannot save its state",
+        Some(InstanceCommand::Stop) => "it cannot be stopped",
+        None => "it takes no such command",
+    }
 }
 
 /// What became of each instance, in brackets; nothing when there was none.
@@ -455,6 +488,17 @@ mod tests {
         assert_eq!(serde_json::from_str::<Refusal>(known).unwrap(), Refusal::AskedFor { ago_s: 1.0 });
         let unknown = r#"{"refusal": "no-moon", "phase": 0.5}"#;
         assert_eq!(serde_json::from_str::<Refusal>(unknown).unwrap(), Refusal::Unknown);
+    }
+
+    #[test]
+    fn a_refusal_for_a_state_names_the_state_and_what_was_asked_for() {
+        let job = Refusal::JobState { job: "x-1".into(), state: JobPhase::Done, order: Some(JobVerb::Pause) };
+        assert_eq!(job.to_string(), "job x-1 is done, so it cannot be paused");
+        let instance = |command| Refusal::WrongState { instance: "shop-1".into(), state: InstanceState::Backoff, command };
+        assert_eq!(instance(Some(InstanceCommand::Sleep)).to_string(), "it backs off, so it cannot be put to sleep");
+        let former: Refusal =
+            serde_json::from_str(r#"{"refusal": "wrong-state", "instance": "shop-1", "state": "backoff"}"#).unwrap();
+        assert_eq!(former, instance(None));
     }
 
     #[test]

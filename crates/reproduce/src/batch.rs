@@ -101,7 +101,7 @@ pub struct LoggedChange {
 pub struct Sample {
     /// When.
     pub time_s: f64,
-    /// Jobs handed in and not done.
+    /// Jobs submitted and not done.
     pub in_system: usize,
     /// Jobs that run.
     pub running: usize,

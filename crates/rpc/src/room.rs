@@ -1,4 +1,4 @@
-//! How much of a server one user may take at once: whoever calls without end finds no room, and others do.
+//! How much of a server one user may take at once: a user that calls without end finds no room, and others do.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Bodies of calls that were never meant for those who are called.
+//! Bodies of calls that were never meant for the role that is called.
 
 use weal_fuzz::check_json;
 use weal_protocol::engine::OutputRequest;

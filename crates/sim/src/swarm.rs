@@ -4,7 +4,7 @@
 //! break; then *liveness*, without, in which all must be well again: as well as in the same run without any fault.
 //!
 //! A [`Draft`] is a scenario in parts that can be left out one by one, which is how [`shrink`] finds the smallest that still fails. It is
-//! written as a scenario file, so that whoever finds a failing seed can keep it and `weal simulate` it.
+//! written as a scenario file, so that a failing seed can be kept and `weal simulate` it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

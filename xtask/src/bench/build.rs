@@ -1,7 +1,7 @@
 //! `cargo xtask bench build`: a site's response times while a build takes every core beside it, as a job of weal and without weal.
 //!
-//! Four phases a round, one after the other: the site in a pool alone, with `make -j8` handed in as a job, the site as a plain process alone,
-//! with `make -j8` as a plain process. Requests come at the same moments in all of them. Who makes them runs with real-time priority, so that
+//! Four phases a round, one after the other: the site in a pool alone, with `make -j8` submitted as a job, the site as a plain process alone,
+//! with `make -j8` as a plain process. Requests come at the same moments in all of them. The program that makes them runs with real-time priority, so that
 //! it is never late itself.
 
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
 //! `cargo xtask bench idle`: what a client connection costs the gateway in memory while nothing happens on it (Carrera 4.4: connections of
-//! clients who think should cost no more than their sockets).
+//! clients that think should cost no more than their sockets).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

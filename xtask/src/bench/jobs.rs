@@ -21,7 +21,7 @@ use super::real::pool::Pool;
 use crate::programs::{json_of, release};
 use crate::table::Table;
 
-/// Connections that hand jobs in at the same time.
+/// Connections that submit jobs at the same time.
 const CLIENTS: usize = 64;
 /// Acknowledgements a second at least.
 const ACKNOWLEDGED_PER_S: f64 = 500.0;
@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
     plans(&mut table, &planner, rounds)?;
     lists(&mut table, &weal, over, rounds)?;
     table.notes.push(format!(
-        "Targets: {ACKNOWLEDGED_PER_S:.0} submissions a second, a plan within {PLAN_MS:.0} ms, a list within {LIST_MS:.0} ms. {CLIENTS} clients hand jobs in at once."
+        "Targets: {ACKNOWLEDGED_PER_S:.0} submissions a second, a plan within {PLAN_MS:.0} ms, a list within {LIST_MS:.0} ms. {CLIENTS} clients submit jobs at once."
     ));
     Ok(table)
 }
@@ -56,7 +56,7 @@ fn submissions(table: &mut Table, weal: &Path, jobs: usize) -> Result<()> {
     let socket = pool.state().join("run/controller.sock");
     let (share, begun) = (jobs.div_ceil(CLIENTS), Instant::now());
     std::thread::scope(|scope| -> Result<()> {
-        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| hand_in(&socket, share))).collect();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| submit_job(&socket, share))).collect();
         clients.into_iter().try_for_each(|client| client.join().expect("a client does not panic"))
     })?;
     let taken = share * CLIENTS;
@@ -71,8 +71,8 @@ fn submissions(table: &mut Table, weal: &Path, jobs: usize) -> Result<()> {
     Ok(())
 }
 
-/// Hands `count` jobs in over one connection, one after the other.
-fn hand_in(socket: &Path, count: usize) -> Result<()> {
+/// Submits `count` jobs over one connection, one after the other.
+fn submit_job(socket: &Path, count: usize) -> Result<()> {
     let body = r#"{"run":["true"],"done_within_s":86400,"memory":1048576,"after":["blocker-1"]}"#;
     let request = format!(
         "POST /v1/jobs HTTP/1.1\r\nhost: weal\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",

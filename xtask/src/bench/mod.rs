@@ -51,7 +51,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Sim => vec![sim::run(arguments)?],
         Name::Fidelity => vec![fidelity::run(arguments)?],
         Name::FlashCrowd => vec![flash_crowd::run()?],
-        Name::House => vec![house::run(arguments)?],
+        Name::House => house::run(arguments)?,
         Name::Idle => vec![idle::run(arguments)?],
         Name::Instructions => vec![instructions::run(arguments)?],
         Name::Jobs => vec![jobs::run(arguments)?],

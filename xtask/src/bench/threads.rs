@@ -1,4 +1,4 @@
-//! `cargo xtask bench threads`: a server with a thread for each connection, alone and behind weal, under clients who think (Carrera 4.4.2,
+//! `cargo xtask bench threads`: a server with a thread for each connection, alone and behind weal, under clients that think (Carrera 4.4.2,
 //! Figures 4.11 to 4.16).
 
 use anyhow::Result;

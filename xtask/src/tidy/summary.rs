@@ -1,4 +1,4 @@
-//! The list of all pages is complete: a page that nobody finds is not read.
+//! The list of all pages is complete: a page that is not in it is not found.
 
 use super::documents::local;
 use super::files::Files;

@@ -3,7 +3,7 @@
 use clap::Args;
 use weal_model::InstanceRange;
 
-use super::Target;
+use super::PoolArgs;
 
 /// How a deploy is begun and followed.
 #[derive(Debug, Clone, Args)]
@@ -21,7 +21,7 @@ pub struct Follow {
 pub struct Deploy {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// How.
     #[command(flatten)]
     pub follow: Follow,
@@ -35,7 +35,7 @@ pub struct Deploy {
 pub struct Rollback {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// How.
     #[command(flatten)]
     pub follow: Follow,
@@ -49,7 +49,7 @@ pub struct Rollback {
 pub struct AppTarget {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// The application.
     pub app: String,
     /// Seconds to wait until it is done.
@@ -73,7 +73,7 @@ pub struct Scale {
 pub struct Exec {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// The application.
     pub app: String,
     /// Beside this instance [default: one that is ready].

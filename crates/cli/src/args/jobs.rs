@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::target::Target;
+use super::target::PoolArgs;
 
 /// `weal submit`.
 #[derive(Debug, Clone, Args)]
 pub struct Submit {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// What is said about the job.
     #[command(flatten)]
     pub options: JobOptions,
@@ -124,7 +124,7 @@ impl JobOptions {
 pub struct ListJobs {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// Show it anew each second.
     #[arg(short, long)]
     pub watch: bool,
@@ -163,7 +163,7 @@ pub enum JobAction {
 pub struct OneJob {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// The job; for orders also an array, which stands for all of its jobs that are not over.
     #[arg(value_name = "ID")]
     pub job: String,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Target;
+use super::PoolArgs;
 
 /// `weal load`: one of `--rate`, `--sessions`, `--trace`, `--log`, or a scenario.
 #[derive(Debug, Clone, Args)]
@@ -63,5 +63,5 @@ pub struct Load {
     pub headers: Vec<String>,
     /// Which pool, with --scenario or an application.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
 }

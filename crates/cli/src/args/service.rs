@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::Target;
+use super::PoolArgs;
 
 /// `weal service`.
 #[derive(Debug, Subcommand)]
@@ -13,10 +13,10 @@ pub enum ServiceAction {
     Install {
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
         /// Where.
         #[command(flatten)]
-        place: Place,
+        place: TargetSystem,
         /// Start it at the next boot only.
         #[arg(long)]
         no_start: bool,
@@ -25,7 +25,7 @@ pub enum ServiceAction {
     Unit {
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
         /// Where weal will lie [default: where it lies].
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
@@ -34,22 +34,22 @@ pub enum ServiceAction {
     Uninstall {
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
         /// Where.
         #[command(flatten)]
-        place: Place,
+        place: TargetSystem,
     },
 }
 
 /// Whose systemd.
 #[derive(Debug, Clone, Args)]
-pub struct Place {
+pub struct TargetSystem {
     /// The root of another system, such as an image: nothing is started there.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub root: PathBuf,
 }
 
-impl Place {
+impl TargetSystem {
     /// Whether it is this machine, which runs systemd.
     pub fn is_this_machine(&self) -> bool {
         self.root == Path::new("/")

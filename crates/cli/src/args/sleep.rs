@@ -2,14 +2,14 @@
 
 use clap::{Args, ValueEnum};
 
-use super::Target;
+use super::PoolArgs;
 
 /// `weal sleep`.
 #[derive(Debug, Clone, Args)]
 pub struct Sleep {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// The application.
     pub app: String,
     /// How deep [default: as deep as pays].
@@ -25,7 +25,7 @@ pub struct Sleep {
 pub struct Wake {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// The application.
     pub app: String,
     /// Seconds to wait until it answers.

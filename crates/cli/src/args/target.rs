@@ -6,7 +6,7 @@ use clap::Args;
 
 /// Which pool is meant.
 #[derive(Debug, Clone, Args)]
-pub struct Target {
+pub struct PoolArgs {
     /// The config file [default: weal.toml].
     #[arg(short, long, value_name = "FILE", env = "WEAL_FILE")]
     pub file: Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::Target;
+use super::PoolArgs;
 use crate::values::{ValueError, long_span};
 
 /// `weal token`.
@@ -14,7 +14,7 @@ pub enum TokenAction {
     Create {
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
         /// What it is called: lower-case letters, digits and hyphens.
         name: String,
         /// What it lets its holder do [default: `jobs` with a limit for jobs, otherwise `all`].
@@ -26,7 +26,7 @@ pub enum TokenAction {
         /// How long it is worth something, as in `30d` [default: for ever].
         #[arg(long, value_name = "DURATION", value_parser = lasts)]
         lasts: Option<Duration>,
-        /// What the jobs handed in by it may be together.
+        /// What the jobs submitted by it may be together.
         #[command(flatten)]
         quota: Quota,
     },
@@ -34,13 +34,13 @@ pub enum TokenAction {
     List {
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
     },
     /// Give a token another secret; the former is worth nothing from then on.
     Rotate {
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
         /// Which; `operator` is the one in controller/token.
         #[arg(default_value = "operator")]
         name: String,
@@ -49,7 +49,7 @@ pub enum TokenAction {
     Revoke {
         /// Which pool.
         #[command(flatten)]
-        target: Target,
+        target: PoolArgs,
         /// Which.
         name: String,
     },
@@ -60,7 +60,7 @@ pub enum TokenAction {
 pub enum Scope {
     /// See how the pool is (status, metrics, events), and neither give orders nor read configs and logs.
     Read,
-    /// The same, and hand in jobs, and see and order those that were handed in by it.
+    /// The same, and submit jobs, and see and order those that were submitted by it.
     Jobs,
     /// Give every order, and read configs and logs.
     All,
@@ -85,7 +85,7 @@ pub struct Quota {
 pub struct Audit {
     /// Which pool.
     #[command(flatten)]
-    pub target: Target,
+    pub target: PoolArgs,
     /// How many of the last entries.
     #[arg(short = 'n', long, value_name = "ENTRIES", default_value_t = 50)]
     pub limit: u32,

@@ -11,7 +11,7 @@ use weal_config::{Diagnostic, render_all};
 use weal_protocol::controller::{ConfigTaken, ConfigView};
 
 use crate::args::begin::Import;
-use crate::args::{Apply, ConfigCommand, Target};
+use crate::args::{Apply, ConfigCommand, PoolArgs};
 use crate::client::{Client, Error, block_on};
 use crate::config_file::{Change, Loaded, load};
 use crate::output::{self, Stream, Tone, colored, paint};
@@ -21,7 +21,7 @@ use crate::state::{DEFAULT_FILE, StateDir};
 ///
 /// # Errors
 /// The file is not valid (exit code 3).
-pub fn validate(target: &Target, json: bool) -> anyhow::Result<()> {
+pub fn validate(target: &PoolArgs, json: bool) -> anyhow::Result<()> {
     let loaded = load_of(target)?;
     if json {
         let apps: Vec<_> = loaded.spec.apps.keys().collect();
@@ -119,7 +119,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-fn load_of(target: &Target) -> anyhow::Result<Loaded> {
+fn load_of(target: &PoolArgs) -> anyhow::Result<Loaded> {
     load(target.file.as_deref().unwrap_or(DEFAULT_FILE.as_ref()))
 }
 

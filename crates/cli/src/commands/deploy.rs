@@ -13,7 +13,7 @@ use weal_protocol::controller::{ConfigTaken, ConfigVersion};
 use super::config::summary;
 use super::token::who;
 use crate::allowed;
-use crate::args::Target;
+use crate::args::PoolArgs;
 use crate::args::deploy::{Deploy, Follow, Rollback};
 use crate::client::{Client, Error, block_on};
 use crate::config_file::Change;
@@ -158,7 +158,7 @@ fn confirm(yes: bool, json: bool) -> anyhow::Result<()> {
 }
 
 /// Runs `weal history`.
-pub fn history(target: &Target, json: bool) -> anyhow::Result<()> {
+pub fn history(target: &PoolArgs, json: bool) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(target)?);
     let (versions, now) = block_on(async {
         let versions = client.versions().await.map_err(Error::into_failure)?;

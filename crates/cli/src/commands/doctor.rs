@@ -13,7 +13,7 @@ use weal_protocol::Capabilities;
 use weal_protocol::node::OBSERVE;
 use weal_sandbox::{ConfinedAs, ConfinementSupport, Exposure, Paths, SandboxPlan};
 
-use crate::args::Target;
+use crate::args::PoolArgs;
 use crate::certificate;
 use crate::client::block_on;
 use crate::config_file;
@@ -71,7 +71,7 @@ impl Check {
 ///
 /// # Errors
 /// Something keeps weal from starting (exit code 1).
-pub fn run(target: &Target, json: bool) -> anyhow::Result<()> {
+pub fn run(target: &PoolArgs, json: bool) -> anyhow::Result<()> {
     let (foreseen, ladder) = weal_node::capabilities::of_this_machine();
     let capabilities = of_the_agent(target).unwrap_or(foreseen);
     let mut checks =
@@ -117,7 +117,7 @@ fn privileges() -> Check {
 const AGENT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the running pool's node agent can do; `None` when none runs or this user may not ask it.
-fn of_the_agent(target: &Target) -> Option<Capabilities> {
+fn of_the_agent(target: &PoolArgs) -> Option<Capabilities> {
     let file = absolute_config(target.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE))).ok()?;
     let state = StateDir::of(target.state.as_deref(), &file).ok()?;
     state.record().filter(|record| record.supervisor.is_alive())?;
@@ -192,7 +192,7 @@ fn descriptors() -> Check {
 }
 
 /// What depends on a config file; nothing without one.
-fn pool(target: &Target) -> Vec<Check> {
+fn pool(target: &PoolArgs) -> Vec<Check> {
     let file = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     if target.file.is_none() && !file.exists() {
         return vec![Check::ok("config", "no weal.toml here: ports and users were not checked")];

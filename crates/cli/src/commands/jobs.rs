@@ -3,7 +3,7 @@
 use weal_model::{Bytes, JobPhase, JobStatus, RunEnd, ScheduleStatus, Time};
 
 use super::{json_text, show};
-use crate::args::Target;
+use crate::args::PoolArgs;
 use crate::args::jobs::{JobAction, JobLogs, ListJobs, OneJob};
 use crate::client::{Client, block_on, escape};
 use crate::output::{self, Table, Tone, cell, clock, date, now, span, toned, utility};
@@ -53,7 +53,7 @@ fn render_schedules(schedules: &[ScheduleStatus]) -> String {
 
 fn render(jobs: &[JobStatus]) -> String {
     if jobs.is_empty() {
-        return "no jobs: weal submit --done-by 30m -- COMMAND hands one in\n".to_owned();
+        return "no jobs: weal submit --done-by 30m -- COMMAND submits one\n".to_owned();
     }
     let mut table = Table::new(&["JOB", "STATE", "DONE", "CPU", "GOAL", "EXPECTED", "UTILITY", "NODE", "WHY"]);
     for job in jobs {
@@ -137,7 +137,7 @@ fn show_one(one: &OneJob, json: bool) -> anyhow::Result<()> {
 
 pub(super) fn one_line(job: &JobStatus) -> String {
     let detail = if job.detail.is_empty() { String::new() } else { format!(": {}", job.detail) };
-    format!("{} is {}{detail}\n", job.id, job.state.as_str())
+    format!("{} {}{detail}\n", job.id, job.state.phrase())
 }
 
 fn described(job: &JobStatus) -> String {
@@ -149,7 +149,7 @@ pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
     let command: Vec<String> = job.command.iter().map(|word| terminal::visible(word).into_owned()).collect();
     let mut lines = vec![
         ("command", command.join(" ")),
-        ("handed in", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
+        ("submitted", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
         ("goal", format!("{} ({})", clock(job.deadline), goal_at(job, now))),
         ("run", job.attempt.to_string()),
         ("CPU used", format!("{:.1} s of about {:.1} s ({})", job.cpu_used.0, job.work.0, job.work_source)),
@@ -187,7 +187,7 @@ fn ending(end: RunEnd) -> String {
 }
 
 fn copy_output(order: &JobLogs) -> anyhow::Result<()> {
-    let target = Target { file: order.file.clone(), state: order.state.clone() };
+    let target = PoolArgs { file: order.file.clone(), state: order.state.clone() };
     let client = Client::new(&StateDir::find(&target)?);
     let mut path = format!("/v1/jobs/{}/output?follow={}", escape(&order.job), order.follow);
     for (name, value) in [("tail", order.tail), ("attempt", order.attempt), ("task", order.task)] {
@@ -215,7 +215,7 @@ mod tests {
         let json = serde_json::json!({
             "id": "render-7", "state": state, "detail": "", "command": ["povray"], "class": null, "submitted": 0,
             "deadline": 600_000_000_000_u64, "expected_end": expected_end_s.map(|s| s * 1_000_000_000), "utility": null, "began": null,
-            "node": null, "attempt": 1, "cpu_used": 0.0, "work": 100.0, "work_source": "as was said", "progress": 0.0, "cpu_allocated": 0.0,
+            "node": null, "attempt": 1, "cpu_used": 0.0, "work": 100.0, "work_source": "as submitted", "progress": 0.0, "cpu_allocated": 0.0,
             "cpus": 1.0, "memory_limit": 1_048_576, "memory_used": null, "end": null
         });
         serde_json::from_value(json).unwrap()

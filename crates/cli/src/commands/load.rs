@@ -16,7 +16,7 @@ use weal_model::written::parse_rate;
 use weal_scenario::Scenario;
 use weal_scenario::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
 
-use crate::args::{Load, Target};
+use crate::args::{Load, PoolArgs};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Stream, Table, Tone, cell, milliseconds, toned};
@@ -119,7 +119,7 @@ fn summary(progress: &[Progress]) -> String {
     format!("{sent} sent, {answered} answered, p95 {}", milliseconds(slowest))
 }
 
-async fn of_scenario(file: &Path, target: &Target, options: Options) -> anyhow::Result<(Vec<LoadFlow>, Options)> {
+async fn of_scenario(file: &Path, target: &PoolArgs, options: Options) -> anyhow::Result<(Vec<LoadFlow>, Options)> {
     let (scenario, _) = read_scenario(file)?;
     let status = Client::new(&StateDir::find(target)?).status().await.map_err(crate::client::Error::into_failure)?;
     let flows = flows_of(&scenario, gateway_of(&status.listen)?, &status);

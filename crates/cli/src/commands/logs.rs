@@ -17,7 +17,7 @@ use weal_protocol::node::LogsRequest;
 
 use self::entry::Entry;
 use super::json_text;
-use crate::args::{Logs, Target};
+use crate::args::{Logs, PoolArgs};
 use crate::client::{Client, Error, block_on, escape};
 use crate::failure::{Exit, Failure};
 use crate::lines::LineBuffer;
@@ -35,7 +35,7 @@ const USUAL_LINES: u32 = 100;
 
 /// Runs it.
 pub fn run(order: &Logs, json: bool) -> anyhow::Result<()> {
-    let target = Target { file: order.file.clone(), state: order.state.clone() };
+    let target = PoolArgs { file: order.file.clone(), state: order.state.clone() };
     let since = order.since.as_deref().map(|text| values::since(text, output::now(), output::zone())).transpose()?;
     let state = StateDir::find(&target)?;
     if OWN.contains(&order.app.as_str()) {

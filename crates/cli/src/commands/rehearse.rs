@@ -255,7 +255,7 @@ impl Pool {
                     () = until_next(begun, coming.front()), if !coming.is_empty() => {
                         if let Some(job) = coming.pop_front() {
                             let taken = client.submit(&job.submission).await.map_err(Error::into_failure)?;
-                            rehearsal.handle_handed_in(job.spec, taken.job.id);
+                            rehearsal.handle_submitted(job.spec, taken.job.id);
                         }
                     }
                     _ = tick.tick() => seen = look(&client, &mut rehearsal, seen).await,
@@ -287,7 +287,7 @@ impl Pool {
 
     /// Runs this very program on the pool.
     fn weal(&self, arguments: &[&str]) -> anyhow::Result<()> {
-        let program = std::env::current_exe().context("cannot find this program")?;
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
         let output = Command::new(program)
             .args(arguments)
             .arg("--file")

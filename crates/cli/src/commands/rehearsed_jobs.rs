@@ -1,4 +1,4 @@
-//! The jobs of a scenario, as they are handed in to a pool of real processes.
+//! The jobs of a scenario, as they are submitted to a pool of real processes.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct Coming {
 
 /// All jobs of a scenario in `folder`, in the order in which they come.
 pub fn coming(scenario: &Scenario, folder: &Path) -> anyhow::Result<VecDeque<Coming>> {
-    let program = std::env::current_exe().context("cannot find this program")?.display().to_string();
+    let program = std::env::current_exe().context("cannot find the path of this program")?.display().to_string();
     let of_source = |source: &JobSource| -> Vec<Coming> {
         let specs = source.jobs(scenario.seed, scenario.duration_s);
         specs.into_iter().map(|spec| Coming { submission: submission(source, &spec, &program, folder), spec }).collect()
@@ -52,7 +52,7 @@ fn found_from(folder: &Path, command: &[String]) -> Vec<String> {
     command.iter().map(found).collect()
 }
 
-/// A scenario says what a task takes, and somebody who hands a job in what all of them take together.
+/// A scenario says what a task takes, and a submission says what all of them take together.
 fn wish(stage: &Stage, tasks: u32) -> StageWish {
     let all = f64::from(tasks);
     StageWish { work_s: stage.work.0 * all, cpus: Some(stage.max_speed.0 * all), memory: Some(stage.memory) }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gang_is_handed_in_with_what_all_of_its_tasks_take() {
+    fn a_gang_is_submitted_with_what_all_of_its_tasks_take() {
         let read = scenario("[[job]]\nname = \"g\"\nwork = \"5s\"\ncpu = 0.5\nmemory = \"10MiB\"\ngoal = \"60s\"\ntasks = 3\n");
         refuse_what_is_simulated(&read).unwrap();
         let job = &coming(&read, Path::new("/srv")).unwrap()[0].submission;

@@ -9,8 +9,8 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::json;
 
-use crate::args::Target;
-use crate::args::service::{Place, ServiceAction};
+use crate::args::PoolArgs;
+use crate::args::service::{ServiceAction, TargetSystem};
 use crate::config_file::load_trusted;
 use crate::output::{self, Stream, Tone, paint};
 use crate::state::{DEFAULT_FILE, absolute_config};
@@ -33,10 +33,10 @@ pub fn run(action: &ServiceAction, json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn install(target: &Target, place: &Place, no_start: bool, json: bool) -> anyhow::Result<()> {
+fn install(target: &PoolArgs, place: &TargetSystem, no_start: bool, json: bool) -> anyhow::Result<()> {
     let file = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     let loaded = load_trusted(&file)?;
-    let program = std::env::current_exe().context("cannot tell where weal lies")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let unit = unit_path(&loaded.path, &place.root)?;
     write(&unit, &unit_text(&program, &loaded.path, target.state.as_deref()))?;
     let name = name_of(&unit);
@@ -52,14 +52,14 @@ fn install(target: &Target, place: &Place, no_start: bool, json: bool) -> anyhow
     Ok(())
 }
 
-fn unit(target: &Target, program: Option<&Path>) -> anyhow::Result<()> {
+fn unit(target: &PoolArgs, program: Option<&Path>) -> anyhow::Result<()> {
     let config = absolute_config(target.file.as_deref().unwrap_or(DEFAULT_FILE.as_ref()))?;
-    let own = std::env::current_exe().context("cannot tell where weal lies")?;
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
     output::print(&unit_text(program.unwrap_or(&own), &config, target.state.as_deref()));
     Ok(())
 }
 
-fn uninstall(target: &Target, place: &Place, json: bool) -> anyhow::Result<()> {
+fn uninstall(target: &PoolArgs, place: &TargetSystem, json: bool) -> anyhow::Result<()> {
     let file = target.file.clone().unwrap_or_else(|| DEFAULT_FILE.into());
     let unit = unit_path(&absolute_config(&file)?, &place.root)?;
     if !unit.exists() {

@@ -1,4 +1,4 @@
-//! `weal submit`: a batch job handed in, or what would become of it.
+//! `weal submit`: a batch job submitted, or what would become of it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn hidden(submission: &JobSubmission) -> Vec<String> {
         .collect()
 }
 
-/// The job that was handed in, or all of its array.
+/// The job that was submitted, or all of its array.
 fn names(submission: &JobSubmission, first: &JobStatus) -> Vec<String> {
     match (&first.array, submission.array) {
         (Some(part), Some(range)) => range.indices().map(|index| format!("{}.{index}", part.array)).collect(),
@@ -136,7 +136,7 @@ fn words(command: &str) -> anyhow::Result<Vec<String>> {
 
 fn told(taken: &JobTaken) -> String {
     let job = &taken.job;
-    let was = if taken.is_new { "" } else { " (handed in before with this key)" };
+    let was = if taken.is_new { "" } else { " (submitted before with this key)" };
     match &job.array {
         Some(part) => format!("array {}: the goal of its jobs is {}{was}\n", part.array, when(job.deadline)),
         None => format!("{} {}: its goal is {}{was}\n", job.id, job.state.as_str(), when(job.deadline)),

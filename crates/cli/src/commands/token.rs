@@ -4,7 +4,7 @@ use weal_model::written::{parse_size, show_size, show_span};
 use weal_model::{JobQuota, Time, Work};
 use weal_protocol::controller::{AuditEntry, Caller, TokenMade, TokenOrder, TokenScope, TokenView};
 
-use crate::args::Target;
+use crate::args::PoolArgs;
 use crate::args::token::{Audit, Quota, Scope, TokenAction};
 use crate::client::{self, Client, block_on};
 use crate::output::{self, Table, cell, moment, now, span};
@@ -58,7 +58,7 @@ fn asked_scope(scope: Scope) -> TokenScope {
 fn allows(scope: TokenScope) -> &'static str {
     match scope {
         TokenScope::Read => "read",
-        TokenScope::Jobs => "read, and hand in and order its own jobs",
+        TokenScope::Jobs => "read, and submit and order its own jobs",
         TokenScope::All => "read, and give every order",
     }
 }
@@ -72,7 +72,7 @@ fn job_quota(quota: &Quota) -> anyhow::Result<JobQuota> {
 }
 
 /// The answer of the pool's controller.
-fn asked<T>(target: &Target, ask: impl AsyncFnOnce(Client) -> Result<T, client::Error>) -> anyhow::Result<T> {
+fn asked<T>(target: &PoolArgs, ask: impl AsyncFnOnce(Client) -> Result<T, client::Error>) -> anyhow::Result<T> {
     let client = Client::new(&StateDir::find(target)?);
     block_on(async { ask(client).await.map_err(|error| error.into_failure().into()) })
 }

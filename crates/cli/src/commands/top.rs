@@ -13,7 +13,7 @@ use weal_model::{Event, FlowStatus, InstanceState, JobName, JobPhase, JobStatus,
 
 use super::jobs::{goal_at, phase_tone, when_at};
 use super::status::achieved;
-use crate::args::Target;
+use crate::args::PoolArgs;
 use crate::client::{Client, Error, block_on};
 use crate::failure::{Exit, Failure};
 use crate::output::{Stream, Tone, clock, is_terminal, utility_tone};
@@ -70,7 +70,7 @@ impl View {
 ///
 /// # Errors
 /// No terminal (exit code 2), no pool (4).
-pub fn run(target: &Target, json: bool) -> anyhow::Result<()> {
+pub fn run(target: &PoolArgs, json: bool) -> anyhow::Result<()> {
     if json || !is_terminal(Stream::Out) {
         return Err(Failure::new(Exit::Usage, "weal top needs a terminal: use weal status --watch -o json").into());
     }
@@ -451,7 +451,7 @@ mod tests {
         let json = serde_json::json!({
             "id": format!("render-{number}"), "state": "running", "detail": "", "command": ["povray"], "class": null, "submitted": 0,
             "deadline": 600_000_000_000_u64, "expected_end": 200_000_000_000_u64, "utility": 0.66, "began": 0, "node": "n1", "attempt": 1,
-            "cpu_used": 50.0, "work": 100.0, "work_source": "as was said", "progress": 0.5, "cpu_allocated": 0.75, "cpus": 1.0,
+            "cpu_used": 50.0, "work": 100.0, "work_source": "as submitted", "progress": 0.5, "cpu_allocated": 0.75, "cpus": 1.0,
             "memory_limit": 1_048_576, "memory_used": null, "end": null
         });
         serde_json::from_value(json).unwrap()

@@ -46,7 +46,7 @@ pub fn run(order: &Upgrade, json: bool) -> anyhow::Result<()> {
 
 /// The supervisor becomes what lies where it was started from: that has to be this program.
 fn check_place(record: &Record) -> anyhow::Result<()> {
-    let own = std::env::current_exe().context("cannot tell where weal lies")?;
+    let own = std::env::current_exe().context("cannot find the path of this program")?;
     match &record.program {
         None => bail!("version {} cannot become another one while it runs: weal down, then weal up", record.version),
         Some(program) if is_same_file(program, &own) => Ok(()),

@@ -96,5 +96,5 @@ fn said(app: &AppStatus) -> String {
     let ids: Vec<&str> =
         app.instances.iter().filter(|instance| instance.state.is_active()).map(|instance| instance.id.as_str()).collect();
     let ids = if ids.is_empty() { String::new() } else { format!(" ({})", ids.join(", ")) };
-    format!("{} is {}{ids}\n", app.name, app.state)
+    format!("{} {}{ids}\n", app.name, app.state.phrase())
 }

@@ -46,7 +46,7 @@ fn list(sentences: &[String]) -> String {
 }
 
 fn render(why: &Why) -> String {
-    let head = format!("{} is {}", why.app, why.status.state);
+    let head = format!("{} {}", why.app, why.status.state.phrase());
     let detail = if why.status.detail.is_empty() { String::new() } else { format!(": {}", why.status.detail) };
     let mut text = format!("{}{detail}\n\n{}", paint(&head, Tone::Strong, Stream::Out), list(&why.sentences));
     if !why.events.is_empty() {

@@ -121,18 +121,18 @@ impl Feed {
             return;
         }
         if let Some(why) = needs_restart(&self.fixed, &loaded.spec) {
-            return self.tell_refused(&loaded.text, &why).await;
+            return self.report_refused(&loaded.text, &why).await;
         }
         match allowed::widen(&self.state, &loaded.spec, loaded.own_text()) {
             Ok(()) => {
                 if let Err(error) = self.ports.widen(&loaded.spec) {
-                    return self.tell_refused(&loaded.text, &format!("{error:#}")).await;
+                    return self.report_refused(&loaded.text, &format!("{error:#}")).await;
                 }
                 self.spec = loaded.spec;
                 self.push(&loaded.text, if asked { "SIGHUP" } else { "the file changed" }, true).await;
             }
             Err(error) => {
-                self.tell_refused(&loaded.text, &format!("{error:#}")).await;
+                self.report_refused(&loaded.text, &format!("{error:#}")).await;
             }
         }
     }
@@ -145,14 +145,14 @@ impl Feed {
         }
         let (spec, exceptions) = self.understand(&view);
         for what in exceptions {
-            self.tell_exception(view.generation, &what).await;
+            self.report_exception(view.generation, &what).await;
         }
         let opened = match self.ports.privileged(&spec).filter(|_| !self.is_of_file(&view)) {
             Some(port) => Err(anyhow::anyhow!("{port} is below 1024, and only the pool's own config file may open it")),
             None => self.ports.widen(&spec),
         };
         if let Err(error) = opened {
-            self.tell_exception(view.generation, &format!("this: {error:#}")).await;
+            self.report_exception(view.generation, &format!("this: {error:#}")).await;
         }
         (self.spec, self.pushed, self.has_refused) = (spec, view.text, false);
         self.settle();
@@ -186,8 +186,8 @@ impl Feed {
     }
 
     /// Tells the person here and the controller what of a config is not done.
-    async fn tell_exception(&self, generation: u64, what: &str) {
-        let text = format!("config {generation} is in force, but for {what}");
+    async fn report_exception(&self, generation: u64, what: &str) {
+        let text = format!("config {generation} is in force, except {what}");
         self.console.tell(Tone::Bad, "config:", &text);
         self.client.note_until_taken(Severity::Error, text).await;
     }
@@ -205,7 +205,7 @@ impl Feed {
     }
 
     /// Tells the person here and the controller, which shows it, why `text` is not taken.
-    async fn tell_refused(&mut self, text: &str, why: &str) {
+    async fn report_refused(&mut self, text: &str, why: &str) {
         self.has_refused = true;
         self.say_refused(why);
         let order = ConfigUpdate { refused: why.to_owned(), ..self.order(text) };
@@ -222,7 +222,7 @@ impl Feed {
         let is_read = error.downcast_ref::<Failure>().is_some_and(|failure| failure.exit == Exit::ConfigInvalid);
         let Some(text) = is_read.then(|| std::fs::read_to_string(&self.file).ok()).flatten() else {
             // What others could have written is not passed on: the controller would take it.
-            return self.tell_refused("", &format!("{error:#}")).await;
+            return self.report_refused("", &format!("{error:#}")).await;
         };
         self.has_refused = true;
         self.say_refused(&format!("{error:#}"));

@@ -200,7 +200,12 @@ impl Role {
         let held = inheritable(&lock)?;
         let tcp = self.tcp.as_ref().map(inheritable).transpose()?;
         let tls = self.tls.as_ref().map(inheritable).transpose()?;
-        let unix = self.unix.as_ref().map(inheritable).transpose()?.context("a role has a Unix socket")?;
+        let unix = self
+            .unix
+            .as_ref()
+            .map(inheritable)
+            .transpose()?
+            .with_context(|| format!("there is no socket for the {}", self.name.name()))?;
         let wake = self.wake.as_ref().map(inheritable).transpose()?;
         let ports = self.ports.as_ref().map(Ports::for_start).transpose().context("cannot hand the ports over")?;
         let mut command = self.command(state, [tcp.as_ref(), tls.as_ref(), wake.as_ref()], &unix, &held)?;

@@ -118,7 +118,7 @@ struct Supervisor {
     /// Whether the record on disk is not what runs.
     is_record_old: bool,
     /// What was wrong with the state directory when it was made anew last.
-    trouble: String,
+    problem: String,
     /// Counts the gateway's starts.
     gateway_starts: watch::Sender<u64>,
     /// The application without which there is nothing to do.
@@ -155,7 +155,7 @@ impl Supervisor {
             .collect();
         let (config, needs) = (loaded.path.clone(), needs_of(spec));
         let client = Client::new(&state);
-        let program = OwnProgram::at_start().context("cannot tell where weal lies")?;
+        let program = OwnProgram::at_start().context("cannot find the path of this program")?;
         Ok(Self {
             state,
             lock,
@@ -170,7 +170,7 @@ impl Supervisor {
             needs,
             was_ready: false,
             is_record_old: false,
-            trouble: String::new(),
+            problem: String::new(),
             gateway_starts: watch::Sender::new(0),
             guest: None,
             failure: None,
@@ -425,17 +425,17 @@ impl Supervisor {
         if !self.state.is_whole()
             && let Err(error) = self.restore()
         {
-            self.tell_trouble(&format!("{error:#}; trying again"));
+            self.raise_problem(&format!("{error:#}; trying again"));
         } else if self.is_record_old || !self.state.has_record() {
             self.keep_record();
         }
     }
 
     /// Says once what goes on being wrong.
-    fn tell_trouble(&mut self, text: &str) {
-        if self.trouble != text {
+    fn raise_problem(&mut self, text: &str) {
+        if self.problem != text {
             self.console.tell(Tone::Bad, "state:", text);
-            text.clone_into(&mut self.trouble);
+            text.clone_into(&mut self.problem);
         }
     }
 

@@ -15,6 +15,7 @@ mod down;
 mod environment;
 mod examples;
 mod faults;
+mod gangs;
 mod goals;
 mod grpc;
 mod identity;

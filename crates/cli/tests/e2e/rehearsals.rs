@@ -93,7 +93,7 @@ at-most = 1
 "#;
 
 #[test]
-fn jobs_of_a_scenario_are_handed_in_and_what_became_of_them_is_told() {
+fn jobs_of_a_scenario_are_submitted_and_what_became_of_them_is_told() {
     let folder = scenario(&SCENARIO.replace("4s", "12s"));
     std::fs::write(folder.path().join("jobs.toml"), SCENARIO.replace("4s", "12s") + WITH_JOBS).unwrap();
     let output = weal(folder.path(), &["rehearse", "jobs.toml", "--check", "-o", "json"]);

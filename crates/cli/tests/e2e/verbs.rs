@@ -40,7 +40,7 @@ fn a_stopped_application_says_so_and_stays_stopped_until_it_is_started() {
     pool.kill_role("controller");
     pool.eventually("the controller is back", || pool.status());
     let shown = text(&pool.run(&["status"]).stdout);
-    assert!(shown.contains("a person stopped it"), "{shown}");
+    assert!(shown.contains("stopped by an order"), "{shown}");
     assert!(pool.instance_of("echo").is_none(), "it outlives the controller");
     done(&pool, &["start", "echo"]);
     assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);

@@ -7,7 +7,7 @@ use weal_model::{PoolSpec, ScheduledJob, Stage};
 
 use super::change::{ConfigChange, Effect, env_changes, show_argv};
 
-/// Jobs that were handed in run on as they are; what changes holds for the next date.
+/// Jobs that were submitted run on as they are; what changes holds for the next date.
 pub(super) fn diff(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.jobs.keys().chain(after.jobs.keys()).collect();
     for name in names {

@@ -1,6 +1,7 @@
 //! What every part of the schema is made of.
 
 use serde_json::{Map, Value, json};
+use weal_model::written::show_span;
 
 /// How a duration is written.
 pub(super) const SPAN: &str = r"^\s*[0-9][0-9_.]*\s*(us|ms|s|m|min|h)\s*$";
@@ -36,4 +37,12 @@ pub(super) fn size() -> Value {
 
 pub(super) fn quoted(text: &str) -> String {
     format!("\"{text}\"")
+}
+
+pub(super) fn text(description: &str, default: &str) -> Value {
+    describe(json!({ "type": "string" }), description, &quoted(default))
+}
+
+pub(super) fn span(description: &str, default_s: f64) -> Value {
+    describe(json!({ "type": "string", "pattern": SPAN }), description, &quoted(&show_span(default_s)))
 }

@@ -18,7 +18,7 @@ const WAITING: usize = 1024;
 
 /// A request's place among those of its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct AddressPlace {
     address: Network,
     /// By age.
     number: u64,
@@ -39,7 +39,7 @@ pub struct AddressPlaces {
     waiting: usize,
     next: u64,
     /// Not yet told.
-    granted: Vec<Place>,
+    granted: Vec<AddressPlace>,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +75,8 @@ impl AddressPlaces {
     ///
     /// # Errors
     /// As many wait as may.
-    pub fn handle_request(&mut self, address: Network) -> Result<(Place, bool), Full> {
-        let place = Place { address, number: self.next };
+    pub fn handle_request(&mut self, address: Network) -> Result<(AddressPlace, bool), Full> {
+        let place = AddressPlace { address, number: self.next };
         let has_room = self.has_room(address);
         if !has_room && self.waiting >= WAITING {
             return Err(Full);
@@ -98,7 +98,7 @@ impl AddressPlaces {
     }
 
     /// A request has ended, with a place or while it waited for one.
-    pub fn handle_end(&mut self, place: Place) {
+    pub fn handle_end(&mut self, place: AddressPlace) {
         let Some(places) = self.addresses.get_mut(&place.address) else { return };
         match places.waiting.iter().position(|number| *number == place.number) {
             Some(at) => {
@@ -111,7 +111,7 @@ impl AddressPlaces {
     }
 
     /// A request that waited and has a place now.
-    pub fn poll_granted(&mut self) -> Option<Place> {
+    pub fn poll_granted(&mut self) -> Option<AddressPlace> {
         self.granted.pop()
     }
 
@@ -122,7 +122,7 @@ impl AddressPlaces {
         {
             places.held += 1;
             self.waiting -= 1;
-            self.granted.push(Place { address, number });
+            self.granted.push(AddressPlace { address, number });
         }
         if places.held == 0 && places.waiting.is_empty() {
             self.addresses.remove(&address);
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn an_address_has_its_part_of_the_seats_and_leaves_others_theirs() {
         let mut all = places(4, 75);
-        let held: Vec<Place> = (0..3).map(|_| all.handle_request(address(1)).unwrap().0).collect();
+        let held: Vec<AddressPlace> = (0..3).map(|_| all.handle_request(address(1)).unwrap().0).collect();
         let (first, second) = (all.handle_request(address(1)).unwrap(), all.handle_request(address(1)).unwrap());
         assert!(!first.1 && !second.1, "three are three quarters of four");
         assert!(all.handle_request(address(2)).unwrap().1, "another address has all of its own");
@@ -194,7 +194,7 @@ mod tests {
             steps in proptest::collection::vec((0u8..3, any::<bool>(), any::<usize>(), 0u32..9), 1..200),
         ) {
             let mut all = places(4, 75);
-            let mut under_way: Vec<Place> = Vec::new();
+            let mut under_way: Vec<AddressPlace> = Vec::new();
             for (who, comes, which, seats) in steps {
                 if comes {
                     under_way.extend(all.handle_request(address(who)).map(|(place, _)| place));
@@ -203,7 +203,7 @@ mod tests {
                 } else {
                     all.handle_seats(Some(seats), 75);
                 }
-                let granted: Vec<Place> = std::iter::from_fn(|| all.poll_granted()).collect();
+                let granted: Vec<AddressPlace> = std::iter::from_fn(|| all.poll_granted()).collect();
                 prop_assert!(granted.iter().all(|place| under_way.contains(place)));
                 let counted: usize = all.addresses.values().map(|places| places.held as usize + places.waiting.len()).sum();
                 prop_assert_eq!(counted, under_way.len());

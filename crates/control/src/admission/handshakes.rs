@@ -11,7 +11,7 @@
 //! - A full one waits until its worker has nothing else to do. While the worker always has, full ones still get [`LEAST_SHARE`] of its time:
 //!   the next may begin `c / LEAST_SHARE` after the last one began, which cost `c`.
 //! - Of those that wait, the one goes next that came first, where each counts as if it came `STRETCH` times its expected cost later. So
-//!   cheap ones overtake costly ones, and nobody is overtaken for ever.
+//!   cheap ones overtake costly ones, and no client is overtaken for ever.
 //! - The costs are measured: for each [`Effort`], the smoothed CPU time of those that were done. From the first one on nothing is assumed.
 //! - A client that would have to wait longer than [`LONGEST_WAIT`] is turned away at once:
 //!
@@ -20,7 +20,7 @@
 //! share         = CPU time of full handshakes / time,  over the last seconds in which some waited
 //! ```
 //!
-//! Time spent on who leaves in the end is lost to all others, so it is better to say no before anything was spent.
+//! Time spent on a client that leaves in the end is lost to all others, so it is better to say no before anything was spent.
 
 #[cfg(test)]
 mod collapse;
@@ -63,7 +63,7 @@ pub enum Effort {
 
 /// A place among those that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct HandshakePlace {
     /// When it came, and what it costs, in one: the least goes next.
     turn: Time,
     number: u64,
@@ -83,7 +83,7 @@ pub struct Handshakes {
     /// Mean seconds of CPU, by [`Effort`]; `None` before the first.
     costs_s: [Option<f64>; 3],
     /// What each is expected to cost, in seconds of CPU.
-    waiting: BTreeMap<Place, f64>,
+    waiting: BTreeMap<HandshakePlace, f64>,
     /// Their sum.
     waiting_s: f64,
     /// Places so far.
@@ -103,7 +103,7 @@ impl Handshakes {
     ///
     /// # Errors
     /// When it would have to wait for too long.
-    pub fn handle_hello(&mut self, now: Time, effort: Effort) -> Result<Option<Place>, Overloaded> {
+    pub fn handle_hello(&mut self, now: Time, effort: Effort) -> Result<Option<HandshakePlace>, Overloaded> {
         if effort == Effort::Resumed {
             return Ok(None);
         }
@@ -112,7 +112,7 @@ impl Handshakes {
             return Err(Overloaded { wait });
         }
         let cost_s = self.costs_s[effort as usize].unwrap_or(0.0);
-        let place = Place { turn: now + Duration::from_secs_f64(STRETCH * cost_s), number: self.numbers };
+        let place = HandshakePlace { turn: now + Duration::from_secs_f64(STRETCH * cost_s), number: self.numbers };
         self.numbers += 1;
         self.pace.begin(now);
         self.waiting.insert(place, cost_s);
@@ -121,7 +121,7 @@ impl Handshakes {
     }
 
     /// The worker has nothing else to do: who goes now. To be asked again once that one's work was done: [`Handshakes::handle_done`].
-    pub fn poll_idle(&mut self, now: Time) -> Option<Place> {
+    pub fn poll_idle(&mut self, now: Time) -> Option<HandshakePlace> {
         let place = *self.waiting.first_key_value()?.0;
         self.remove(place);
         self.due = now + self.least_pause();
@@ -129,7 +129,7 @@ impl Handshakes {
     }
 
     /// The worker has something else to do: who goes all the same.
-    pub fn poll_due(&mut self, now: Time) -> Option<Place> {
+    pub fn poll_due(&mut self, now: Time) -> Option<HandshakePlace> {
         if now < self.due { None } else { self.poll_idle(now) }
     }
 
@@ -139,7 +139,7 @@ impl Handshakes {
     }
 
     /// A client that waited has gone. False when it waited no longer.
-    pub fn handle_leave(&mut self, place: Place) -> bool {
+    pub fn handle_leave(&mut self, place: HandshakePlace) -> bool {
         self.remove(place)
     }
 
@@ -168,7 +168,7 @@ impl Handshakes {
         self.waiting.len()
     }
 
-    fn remove(&mut self, place: Place) -> bool {
+    fn remove(&mut self, place: HandshakePlace) -> bool {
         let Some(cost_s) = self.waiting.remove(&place) else { return false };
         // Sums of many differences drift; nobody waits for nothing.
         self.waiting_s = if self.waiting.is_empty() { 0.0 } else { (self.waiting_s - cost_s).max(0.0) };
@@ -230,7 +230,7 @@ mod tests {
         handshakes
     }
 
-    fn wait(handshakes: &mut Handshakes, now: Time, effort: Effort) -> Place {
+    fn wait(handshakes: &mut Handshakes, now: Time, effort: Effort) -> HandshakePlace {
         handshakes.handle_hello(now, effort).unwrap().expect("a full handshake waits")
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let costly = wait(&mut handshakes, ms(0), Effort::FullByRsa);
         let cheap = wait(&mut handshakes, ms(800), Effort::FullByCurve);
         let late = wait(&mut handshakes, ms(1000), Effort::FullByCurve);
-        let order: Vec<Place> = std::iter::from_fn(|| handshakes.poll_idle(ms(1000))).collect();
+        let order: Vec<HandshakePlace> = std::iter::from_fn(|| handshakes.poll_idle(ms(1000))).collect();
         assert_eq!(order, [cheap, costly, late]);
     }
 

@@ -137,7 +137,7 @@ pub enum Impossible {
         /// The state.
         state: JobState,
     },
-    /// A plan may not ask for it: only a person, or the end of a run.
+    /// A plan may not ask for it: only an order may, or the end of a run.
     #[error("no plan may ask for it")]
     NotAPlans,
     /// A job would get another number of nodes than it has tasks.

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_model::{
-    Action, AppName, AppSpec, Bytes, InstanceState, JobName, JobObservation, JobState, NodeName, PoolSpec, Target, Time,
-};
+use weal_model::{Action, AppName, AppSpec, Bytes, InstanceState, JobName, JobObservation, JobState, NodeName, PoolSpec, Time};
 use weal_protocol::engine::{InstanceSeen, JobOrder, RunState};
 
 use super::effect::Effect;
@@ -37,7 +35,17 @@ impl State {
                     continue;
                 }
                 Action::Stop { .. } | Action::Sleep { .. } if self.operations.contains(&action.target()) => kept.extend(place),
-                _ => {}
+                Action::Start { .. }
+                | Action::Resume { .. }
+                | Action::Stop { .. }
+                | Action::Sleep { .. }
+                | Action::StartJob { .. }
+                | Action::PauseJob { .. }
+                | Action::EndJob { .. }
+                | Action::SuspendJob { .. }
+                | Action::ResumeJob { .. }
+                | Action::MigrateJob { .. }
+                | Action::SetJobCpu { .. } => {}
             }
             self.begin(now, action, &reason);
         }
@@ -192,11 +200,7 @@ impl State {
     }
 
     fn has_room_for(&self, pool: &PoolSpec, job: &JobObservation, nodes: &[NodeName]) -> bool {
-        let memory = memory_of(job);
-        nodes.iter().all(|node| {
-            let tasks = nodes.iter().filter(|other| *other == node).count() as u64;
-            self.room(pool, node) >= Bytes(memory.0.saturating_mul(tasks))
-        })
+        nodes.iter().all(|node| self.room(pool, node) >= memory_of_tasks(job, nodes, node))
     }
 
     /// Memory of `node` that nothing holds, counted as placement counts it: by what each instance and each task may use, and by what was
@@ -213,26 +217,34 @@ impl State {
         let held: Bytes = here.map(|seen| held_by(seen, capacity)).sum();
         let jobs = self.queue.planned().iter().filter(|job| Some(&job.spec.name) != without);
         let jobs: Bytes = jobs.map(|job| memory_on(job, node)).sum();
-        let coming: Bytes =
-            self.operations.iter().map(|(target, operation)| self.coming(pool, node, target, &operation.action)).sum();
+        let coming: Bytes = self.operations.iter().map(|(_, operation)| self.coming(pool, node, &operation.action)).sum();
         let withheld = self.queue.withheld(self.engine.seen.as_ref().map_or(Time::ZERO, |seen| seen.time), node);
         capacity - held - jobs - withheld - coming
     }
 
     /// Memory of `node` that an operation will take and that no observation shows yet.
-    fn coming(&self, pool: &PoolSpec, node: &NodeName, target: &Target, action: &Action) -> Bytes {
-        let tasks_on = |job: &JobName, nodes: &[NodeName]| {
-            let seen = self.job(job).filter(|seen| seen.state != JobState::Running);
-            let tasks = nodes.iter().filter(|other| *other == node).count() as u64;
-            seen.map_or(Bytes(0), |seen| Bytes(memory_of(seen).0.saturating_mul(tasks)))
-        };
-        match (target, action) {
-            (Target::Instance { instance, app }, Action::Start { node: to, .. }) if to == node => {
-                let is_there = self.engine.instance(instance).is_some();
-                pool.apps.get(app).filter(|_| !is_there).map_or(Bytes(0), |app| app.memory)
+    fn coming(&self, pool: &PoolSpec, node: &NodeName, action: &Action) -> Bytes {
+        match action {
+            Action::Start { instance, app, node: to } => {
+                let is_shown = to != node || self.engine.instance(instance).is_some();
+                pool.apps.get(app).filter(|_| !is_shown).map_or(Bytes(0), |app| app.memory)
             }
-            (Target::Job { job }, Action::StartJob { nodes, .. } | Action::ResumeJob { nodes, .. }) => tasks_on(job, nodes),
-            _ => Bytes(0),
+            Action::StartJob { job, nodes } | Action::ResumeJob { job, nodes } => {
+                let seen = self.job(job).filter(|seen| seen.state != JobState::Running);
+                seen.map_or(Bytes(0), |seen| memory_of_tasks(seen, nodes, node))
+            }
+            // It holds memory where it is until it is gone from there.
+            Action::MigrateJob { job, nodes } => self.job(job).map_or(Bytes(0), |seen| {
+                let held = memory_on(seen, node);
+                memory_of_tasks(seen, nodes, node) - held
+            }),
+            Action::Stop { .. }
+            | Action::Sleep { .. }
+            | Action::Resume { .. }
+            | Action::PauseJob { .. }
+            | Action::EndJob { .. }
+            | Action::SuspendJob { .. }
+            | Action::SetJobCpu { .. } => Bytes(0),
         }
     }
 
@@ -259,8 +271,12 @@ fn memory_of(job: &JobObservation) -> Bytes {
 
 /// Memory that a job's tasks hold on a node.
 fn memory_on(job: &JobObservation, node: &NodeName) -> Bytes {
-    let runs = job.state == JobState::Running;
-    let tasks = job.nodes.iter().filter(|at| runs && *at == node).count() as u64;
+    if job.state == JobState::Running { memory_of_tasks(job, &job.nodes, node) } else { Bytes(0) }
+}
+
+/// Memory on `node` of a job whose tasks are on `nodes`.
+fn memory_of_tasks(job: &JobObservation, nodes: &[NodeName], node: &NodeName) -> Bytes {
+    let tasks = nodes.iter().filter(|at| *at == node).count() as u64;
     if tasks == 0 { Bytes(0) } else { Bytes(memory_of(job).0.saturating_mul(tasks)) }
 }
 
@@ -268,11 +284,12 @@ fn memory_on(job: &JobObservation, node: &NodeName) -> Bytes {
 mod tests {
     use std::collections::BTreeMap;
 
-    use weal_model::{Cpu, NodeSpec};
+    use weal_model::{Cpu, JobRecord, NodeSpec};
     use weal_protocol::engine::Observation;
 
     use super::super::effect::{Config, Start};
-
+    use super::super::queue::Written;
+    use super::super::queue::tests::{record, run};
     use super::*;
     use crate::jobs::Costs;
 
@@ -317,6 +334,23 @@ mod tests {
         assert_eq!(told.keys().map(AppName::as_str).collect::<Vec<_>>(), ["a"], "what it needs is told otherwise");
         state.begin_all(Time::ZERO, Vec::new());
         assert!(state.placing.put_off.reasons().is_empty(), "the next plan does not want it");
+    }
+
+    #[test]
+    fn a_job_that_moves_takes_room_where_it_goes_before_it_is_there() {
+        let node = |name: &str| NodeSpec { name: name.into(), cpu: Cpu(1.0), memory: Bytes::mib(1000), utilization_limit: 0.9 };
+        let pool = Arc::new(PoolSpec { nodes: vec![node("n1"), node("n2")], ..PoolSpec::example() });
+        let config = Config { generation: 1, pool: Arc::clone(&pool), revisions: BTreeMap::new() };
+        let mut state = State::new(Time::ZERO, Start::first("gw".into(), Some(config), Costs::THESIS));
+        state.queue.enter(JobRecord { begun: true, ..record("j-1", 1, 0) }, Written::Yes);
+        let seen = Observation { runs: vec![run("j-1", 1, RunState::Running)], ..Observation::default() };
+        state.queue.handle_seen(Time::ZERO, &seen, &state.operations);
+        let room = |state: &State| ["n1", "n2"].map(|node| state.room(&pool, &node.into()));
+        assert_eq!(room(&state), [Bytes::mib(900), Bytes::mib(1000)]);
+        let moves = |nodes: &[&str]| Action::MigrateJob { job: "j-1".into(), nodes: nodes.iter().map(|n| (*n).into()).collect() };
+        state.operations.begin(moves(&["n2"]), None);
+        assert_eq!(room(&state), [Bytes::mib(900), Bytes::mib(900)]);
+        assert_eq!(state.coming(&pool, &"n1".into(), &moves(&["n1"])), Bytes(0), "there it has its memory already");
     }
 
     #[test]

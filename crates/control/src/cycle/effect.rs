@@ -1,6 +1,6 @@
 //! What goes in and out of the control loop.
 //!
-//! Whoever drives a [`Cycle`](super::Cycle) carries out its [`Effect`]s, beside each other, and hands back what came of them as
+//! The driver of a [`Cycle`](super::Cycle) carries out its [`Effect`]s, beside each other, and hands back what came of them as
 //! [`Input`]s. Both are plain data, so that a pool's inputs can be recorded and replayed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,7 +125,7 @@ pub enum Order {
     Submit {
         /// What is to be run.
         submission: Box<JobSubmission>,
-        /// The token by which it is handed in.
+        /// The token by which it is submitted.
         #[serde(default)]
         submitter: Option<Submitter>,
     },
@@ -235,12 +235,12 @@ pub enum Kept {
         records: Vec<JobRecord>,
         /// Its number among the writes.
         write: u64,
-        /// They were handed in just now: they are taken once they are written, or not at all.
+        /// They were submitted just now: they are taken once they are written, or not at all.
         is_submission: bool,
     },
     /// What was learnt from jobs that are done.
     Runs(Box<Runs>),
-    /// Up to which dates jobs of schedules were handed in.
+    /// Up to which dates jobs of schedules were submitted.
     Schedules(Box<Marks>),
     /// The last plan that changed something, and why.
     Plan(Box<(Plan, Report)>),

@@ -1,4 +1,4 @@
-//! What would become of a job, and of everybody else, if it were handed in now: two plans from one snapshot, with the job and without it.
+//! What would become of a job, and of everybody else, if it were submitted now: two plans from one snapshot, with the job and without it.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ impl State {
         };
         let closed = self.operations.closed();
         let known = Known { closed: &closed, seats: &self.seating.plan, jobs: self.queue.planned() };
-        // As of the submission: a plan looks at no job before it is handed in.
+        // As of the submission: a plan looks at no job before it is submitted.
         let snapshot = Snapshot { time: record.spec.submitted, ..present(measured, seen, &known) };
         if !record.after.is_empty() {
             let first: Vec<&str> = record.after.iter().map(JobName::as_str).collect();

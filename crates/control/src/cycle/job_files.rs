@@ -1,4 +1,4 @@
-//! Which inputs and outputs of a job are refused when it is handed in.
+//! Which inputs and outputs of a job are refused when it is submitted.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ pub(super) fn check(submission: &JobSubmission) -> Result<(), Refusal> {
         return Err(Refusal::RelativeFolder { folder: path.clone() });
     }
     if submission.inputs.len().max(submission.outputs.len()) > MOST {
-        return Err(bad(format!("it names {MOST} inputs and {MOST} outputs at most")));
+        return Err(bad(format!("the job names {MOST} inputs and {MOST} outputs at most")));
     }
     if let Some(long) = paths().chain(&submission.outputs).find(|text| text.len() > LONGEST_PATH || text.contains('\0')) {
         let begin: String = long.escape_debug().take(80).collect();

@@ -26,7 +26,7 @@ pub(super) fn jobs(
     open.chain(over.map(|record| of_record(record, queue.runs()))).take(most).collect()
 }
 
-/// One that is not over. `between` says what it waits for where neither a person nor the plan holds it up.
+/// One that is not over. `between` says what it waits for where neither an order nor the plan holds it up.
 pub(super) fn of_open(
     entry: &Entry,
     runs: &Runs,
@@ -139,7 +139,7 @@ pub(super) fn observation(spec: JobSpec, used: f64) -> JobObservation {
 
 fn source(source: Source) -> String {
     match source {
-        Source::Stated => "as was said".to_owned(),
+        Source::Stated => "as submitted".to_owned(),
         Source::EarlierRuns(1) => "from 1 earlier run".to_owned(),
         Source::EarlierRuns(count) => format!("from {count} earlier runs"),
         Source::Progress => "guessed from what it has used".to_owned(),
@@ -170,8 +170,8 @@ fn why(entry: &Entry, planned: Option<&JobExplanation>) -> Option<String> {
         _ => {}
     }
     match record.hold {
-        Hold::Paused => return Some("a person paused it: `weal job resume` continues it".to_owned()),
-        Hold::Suspended => return Some("a person suspended it: `weal job resume` continues it".to_owned()),
+        Hold::Paused => return Some("paused by an order: `weal job resume` continues it".to_owned()),
+        Hold::Suspended => return Some("suspended by an order: `weal job resume` continues it".to_owned()),
         Hold::None => {}
     }
     if let Some(first) = record.after.first() {

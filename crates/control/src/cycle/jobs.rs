@@ -1,8 +1,8 @@
 //! What the loop does with the controller's own jobs: takes orders, brings runs to what their records say, and writes down what came of them.
 
 use weal_model::{
-    Action, Bytes, Cpu, EventKind, Hold, JobName, JobOutcome, JobRecord, NodeName, RunEnd, ScheduledFor, Submitter, Target, Time,
-    Work,
+    Action, Bytes, Cancellation, Cpu, EventKind, Hold, JobName, JobOutcome, JobPhase, JobRecord, NodeName, RunEnd, ScheduledFor,
+    Submitter, Target, Time, Work,
 };
 use weal_protocol::Refusal;
 use weal_protocol::controller::JobVerb;
@@ -85,15 +85,15 @@ impl State {
         }
         let parks = self.engine.capabilities().is_some_and(|can| can.rungs.contains(&weal_model::Rung::Parked));
         let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.written != Written::Submission) else {
-            return Err(self.not_open(job));
+            return Err(self.not_open(job, verb));
         };
         let record = &mut entry.record;
         let has_ended = entry.written == Written::Conclusion;
         if has_ended || record.cancelled {
-            return Err(Refusal::JobState { job: job.clone(), state: "ending".to_owned() });
+            return Err(Refusal::JobState { job: job.clone(), state: JobPhase::Stopping, order: Some(verb) });
         }
         match verb {
-            JobVerb::Cancel => record.cancelled = true,
+            JobVerb::Cancel => record.cancel(Cancellation::Order),
             JobVerb::Pause => record.hold = Hold::Paused,
             JobVerb::Suspend if !parks && record.command.checkpoint.is_empty() => {
                 return Err(Refusal::NoParking { job: job.clone() });
@@ -109,10 +109,11 @@ impl State {
     fn requeue(&mut self, job: &JobName) -> Result<(), Refusal> {
         let reopened = self.queue.reopen(job);
         let Some(entry) = self.queue.get_mut(job).filter(|entry| entry.written == Written::Yes) else {
-            return Err(self.not_open(job));
+            return Err(self.not_open(job, JobVerb::Requeue));
         };
         let record = &mut entry.record;
         (record.end, record.cancelled, record.hold, record.lost) = (None, false, Hold::None, 0);
+        record.cancelled_because = None;
         (record.saved, record.saved_work) = (false, Work(0.0));
         record.not_before = Time::ZERO;
         if reopened || record.begun {
@@ -123,14 +124,11 @@ impl State {
     }
 
     /// Why nothing can be done to a job.
-    fn not_open(&self, job: &JobName) -> Refusal {
+    fn not_open(&self, job: &JobName, order: JobVerb) -> Refusal {
         let over = self.queue.over().find(|record| record.spec.name == *job);
         let end = over.and_then(|record| record.end.as_ref());
         match end {
-            Some(end) => {
-                let state = weal_model::JobPhase::from(end.outcome).as_str().to_owned();
-                Refusal::JobState { job: job.clone(), state }
-            }
+            Some(end) => Refusal::JobState { job: job.clone(), state: end.outcome.into(), order: Some(order) },
             None => Refusal::NoJob { job: job.clone() },
         }
     }
@@ -167,7 +165,7 @@ impl State {
         let Some(entry) = self.queue.get_mut(job).filter(|_| result.is_ok()) else { return self.show(false) };
         let was = std::mem::replace(&mut entry.written, Written::Yes);
         if was == Written::Submission {
-            let text = format!("job {job} was handed in");
+            let text = format!("job {job} was submitted");
             self.note(Note::info(EventKind::Job, text));
         }
         if entry_is_over(self.queue.get(job).map(|entry| &entry.record)) {
@@ -181,7 +179,7 @@ impl State {
     /// The record of a scheduled job is on disk, or could not be written.
     fn handle_scheduled_kept(&mut self, now: Time, job: &JobName, scheduled: &ScheduledFor, is_kept: bool) {
         if is_kept {
-            self.schedules.handle_handed_in(job, scheduled);
+            self.schedules.handle_submitted(job, scheduled);
             self.keep_schedules();
         } else {
             self.schedules.handle_put_off(self.engine.its_time(now));
@@ -222,7 +220,7 @@ impl State {
             if is_done {
                 entry.record.after.retain(|job| *job != over.spec.name);
             } else {
-                entry.record.cancelled = true;
+                entry.record.cancel(Cancellation::NotDone { job: over.spec.name.clone() });
             }
             self.write_job(&name);
         }
@@ -277,7 +275,10 @@ impl State {
                 self.conclude(time, name, RunEnd::Lost, &detail);
             }
             Some(run) => self.settle_run(now, name, &run),
-            None if entry.record.cancelled => self.conclude(time, name, RunEnd::Lost, "cancelled before it ended"),
+            None if entry.record.cancelled => {
+                let why = entry.record.cancellation();
+                self.conclude(time, name, RunEnd::Lost, &why);
+            }
             None if entry.record.begun && is_shown => {
                 self.conclude(time, name, RunEnd::Lost, "its processes are gone and left no exit status");
             }
@@ -295,6 +296,7 @@ impl State {
         self.give_up_saving(name, run);
         let Some(entry) = self.queue.get(name) else { return };
         let job = || name.clone();
+        let why = entry.record.cancelled.then(|| entry.record.cancellation());
         let action = match (entry.record.hold, run.state) {
             _ if entry.record.cancelled => Some(Action::EndJob { job: job(), attempt: run.attempt }),
             (Hold::Paused, RunState::Running) => Some(Action::PauseJob { job: job() }),
@@ -309,8 +311,8 @@ impl State {
             _ => None,
         };
         match action {
-            Some(action) => self.act_on_job(action, "a person ordered it"),
-            None if run.state == RunState::Running => self.tell_speed(now, name),
+            Some(action) => self.act_on_job(action, why.as_deref().unwrap_or("by an order")),
+            None if run.state == RunState::Running => self.push_speed(now, name),
             None => {}
         }
     }
@@ -326,7 +328,7 @@ impl State {
     }
 
     /// Tells the engine the CPU that the plan gives a job, its limit, and the memory of its phase, if it does not know.
-    fn tell_speed(&mut self, now: Time, name: &JobName) {
+    fn push_speed(&mut self, now: Time, name: &JobName) {
         let (memory, limit) = (self.memory_for(name), self.job_limit(name));
         let Some(entry) = self.queue.get_mut(name) else { return };
         let is_news = |cpu: Cpu| entry.told.is_none_or(|told| told.differs(cpu, limit, memory));

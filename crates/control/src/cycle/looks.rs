@@ -1,4 +1,4 @@
-//! Looks at the engine and at the gateway: who waits for one, and what follows from it.
+//! Looks at the engine and at the gateway: what waits for one, and what follows from it.
 
 use weal_model::{AppName, Time};
 

@@ -26,15 +26,15 @@
 //! | `peers` | the engine and the gateway: what they said and were told, whether they answer |
 //! | `timers` | what is due when |
 //! | `observe` | counters -> snapshot |
-//! | `learned` | what is known from earlier cycles: profiles, costs of changes, who was asked for when |
+//! | `learned` | what is known from earlier cycles: profiles, costs of changes, which application was asked for when |
 //! | `seats` | seats, weights and CPU in force |
 //! | `plans` | what was planned, and what is being planned |
 //! | `starts` | failed starts, and numbers of instances |
 //! | `operations` | draining, and actions under way |
 //! | `rollout` | replacing instances of an old config |
 //! | `app_orders` | what people ordered about applications, beside the config |
-//! | `tasks` | what runs once per deploy, and who waits for it |
-//! | `rest` | who was told to sleep, and who was asked for meanwhile |
+//! | `tasks` | what runs once per deploy, and what waits for it |
+//! | `rest` | which applications were told to sleep, and which were asked for meanwhile |
 //! | `queue` | the controller's own jobs: their records and their runs |
 //! | `schedules` | the config's schedules: which dates are due |
 //! | `gateway` | from what is known to a gateway's config |
@@ -52,8 +52,8 @@
 //! | `acting` | from an action to an operation |
 //! | `job_limits` | how much CPU a job may take beside applications |
 //! | `jobs`, `submissions` | takes jobs and orders about them, brings runs to what their records say |
-//! | `forecast` | what would become of a job that is not handed in yet |
-//! | `scheduling` | hands in jobs of schedules at their dates |
+//! | `forecast` | what would become of a job that is not submitted yet |
+//! | `scheduling` | submits jobs of schedules at their dates |
 //! | `sleep` | takes orders to sleep and to wake, calls sleeps off |
 //! | `placing` | from a plan to actions, and what came of them |
 //! | `looks` | goes on when a look at a peer has ended |
@@ -249,7 +249,7 @@ impl Cycle {
 
     /// Instances changed their states.
     pub fn handle_events(&mut self, now: Time, events: &[InstanceEvent]) {
-        // A new controller is told once more what an earlier one has heeded.
+        // A new controller is told once more what an earlier one has handled.
         if events.iter().any(|event| event.job.is_some()) {
             self.0.engine.look.want();
         }

@@ -33,15 +33,15 @@ pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation])
             was > 0 && other.id != now.id && if gained { other.seats < was } else { other.seats > was }
         };
         let other = |other: &FlowAllocation| {
-            format!("{}/{} {} -> {}", other.id.app, other.id.class, seats_before(&other.id), other.seats)
+            format!("{}/{} went from {} to {}", other.id.app, other.id.class, seats_before(&other.id), other.seats)
         };
         let others: Vec<String> = plan.flows.iter().filter(other_way).map(other).collect();
-        let others = if others.is_empty() { String::new() } else { format!(". Meanwhile {}", others.join(", ")) };
+        let others = if others.is_empty() { String::new() } else { format!(". {}", others.join(", ")) };
         let limit = why.iter().find(|flow| flow.id == now.id).map(|flow| limit(&flow.binding)).unwrap_or_default();
-        let (app, class, verb) = (&now.id.app, &now.id.class, if gained { "gained" } else { "lost" });
-        let (seats, allocation, demand) = (now.seats, now.allocation, now.demand);
+        let (app, class, seats) = (&now.id.app, &now.id.class, now.seats);
+        let (given, wanted) = (now.allocation.0, now.demand.0);
         let text = format!(
-            "{app}/{class} {verb} seats, {was} -> {seats}: it gets {allocation} of {demand} that it could use{limit}{others}"
+            "{app}/{class} went from {was} to {seats} seats: it gets {given:.2} of the {wanted:.2} CPU that it could use{limit}{others}"
         );
         notes.push((app.clone(), text));
     }
@@ -51,13 +51,13 @@ pub(super) fn seats(before: &SeatPlan, plan: &SeatPlan, why: &[FlowExplanation])
 /// Seats of `flow` hang.
 pub(super) fn hanging(flow: &FlowObservation) -> String {
     let FlowId { app, class, .. } = &flow.id;
-    let of = if flow.seats > 0.0 { format!(" of its {}", flow.seats) } else { String::new() };
-    let (verb, s) = if flow.hanging == 1 { ("is", "") } else { ("are", "s") };
-    format!(
-        "{}{of} seat{s} of {app}/{class} {verb} held by a request to which its instance has sent nothing for {} s. Others wait for such seats",
-        flow.hanging,
-        HANGS_AFTER.as_secs()
-    )
+    let of = if flow.seats > 0.0 { format!("of the {} seats", flow.seats) } else { "of the seats".to_owned() };
+    let held = if flow.hanging == 1 {
+        "is held by a request to which its instance has"
+    } else {
+        "are held by requests to which their instances have"
+    };
+    format!("{} {of} of {app}/{class} {held} sent nothing for {} s", flow.hanging, HANGS_AFTER.as_secs())
 }
 
 /// What keeps a flow from more, in a few words that go on a sentence.
@@ -104,7 +104,7 @@ fn listed(nodes: &[NodeName]) -> String {
 /// An instance that changed its state.
 pub(super) fn instance(event: &InstanceEvent) -> Note {
     let colon = if event.detail.is_empty() { "" } else { ": " };
-    let text = format!("{} is {}{colon}{}", event.instance, event.state.as_str(), event.detail);
+    let text = format!("{} {}{colon}{}", event.instance, event.state.phrase(), event.detail);
     let note = match event.state {
         InstanceState::Failed => Note::error(EventKind::Instance, text),
         InstanceState::Backoff | InstanceState::Unhealthy => Note::warning(EventKind::Instance, text),
@@ -145,8 +145,8 @@ mod tests {
         let notes = seats(&before, &after, &why);
         assert_eq!(notes.len(), 1, "9 -> 7 is not much: {notes:?}");
         assert_eq!(notes[0].0.as_str(), "shop");
-        let expected = "shop/gold gained seats, 4 -> 12: it gets 0.50 CPU of 1.00 CPU that it could use, because the CPU of n1 is full. \
-             Meanwhile search/gold 9 -> 7";
+        let expected = "shop/gold went from 4 to 12 seats: it gets 0.50 of the 1.00 CPU that it could use, because the CPU of n1 is full. \
+             search/gold went from 9 to 7";
         assert_eq!(notes[0].1, expected);
         assert_eq!(seats(&plan([0, 0]), &after, &[]), [], "the first seats are no news");
         let fed = |mut plan: SeatPlan| {

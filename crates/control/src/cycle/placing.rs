@@ -183,7 +183,7 @@ impl State {
             self.timers.schedule_plan_in(now, seconds);
         }
         (self.placing.plan, self.placing.report) = (plan, report);
-        self.clear_problem("plan", "placement plans are sound again");
+        self.clear_problem("plan", "weal applies placement plans again");
     }
 
     /// An action is done, or could not be.

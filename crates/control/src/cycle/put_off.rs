@@ -9,7 +9,7 @@ use weal_model::{Action, AppName};
 pub enum PutOff {
     /// What leaves its place is not gone yet.
     PlaceTaken,
-    /// What makes room for it still holds the memory.
+    /// Whatever makes room for it has not freed its memory yet.
     NoRoom,
     /// What its application needs is not ready, or a task that it waits for is not done.
     NeedNotReady,
@@ -47,7 +47,7 @@ impl PutOff {
     fn of_a_start(self) -> Option<&'static str> {
         match self {
             Self::PlaceTaken => Some("its place is not free yet: an instance that leaves it still has requests or is ending"),
-            Self::NoRoom => Some("the plan wants it, and what makes room for it still holds the memory"),
+            Self::NoRoom => Some("the plan wants it, and whatever makes room for it has not freed its memory yet"),
             Self::NoInnerAddress => Some("the gateway has not said yet where calls to what it needs go"),
             // The status says these by itself.
             Self::NeedNotReady | Self::Pauses => None,

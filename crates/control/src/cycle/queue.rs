@@ -1,4 +1,4 @@
-//! The jobs that were handed in to this controller: what is to become of each, and what the engine says of its run.
+//! The jobs that were submitted to this controller: what is to become of each, and what the engine says of its run.
 //!
 //! A job's record is in the store; its process is on a node. Neither knows the other, so each transition is written down before its consequences
 //! are carried out:
@@ -7,14 +7,15 @@
 //! submission -> written -> acknowledged, planned -> begun -> its end is seen -> written -> the run is taken away from its node
 //! ```
 //!
-//! A run has a number. One that no open record names is taken away: so a run whose end was written down is cleared by whichever controller
+//! A run has a number. One that no open record names is taken away: so a run whose end was written down is cleared by the controller that
 //! comes next, and never counted twice.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use weal_model::{
-    Bytes, Cpu, Hold, JobEnd, JobName, JobObservation, JobOutcome, JobRecord, JobSpec, JobState, NodeName, RunEnd, Time, Work,
+    Bytes, Cancellation, Cpu, Hold, JobEnd, JobName, JobObservation, JobOutcome, JobRecord, JobSpec, JobState, NodeName, RunEnd,
+    Time, Work,
 };
 use weal_protocol::engine::{JobOrder, NodeSeen, Observation, RunSeen, RunState};
 
@@ -145,8 +146,9 @@ fn release(records: &mut [JobRecord]) -> Vec<JobName> {
     for record in records.iter_mut().filter(|record| record.end.is_none()) {
         let waits_for = record.after.len();
         record.after.retain(|job| ends.get(job) != Some(&JobOutcome::Done));
-        let is_in_vain = !record.cancelled && record.after.iter().any(|job| ends.contains_key(job));
-        record.cancelled |= is_in_vain;
+        let failed = record.after.iter().find(|job| ends.contains_key(*job)).filter(|_| !record.cancelled).cloned();
+        let is_in_vain = failed.is_some();
+        failed.into_iter().for_each(|job| record.cancel(Cancellation::NotDone { job }));
         if is_in_vain || record.after.len() < waits_for {
             released.push(record.spec.name.clone());
         }

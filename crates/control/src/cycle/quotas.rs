@@ -91,17 +91,17 @@ mod tests {
         };
         assert_eq!(with(JobQuota { jobs: Some(3), work: Some(Work(3600.0)), memory: Some(Bytes::gib(2)) }), Ok(()));
         for (quota, said) in [
-            (JobQuota { jobs: Some(2), ..JobQuota::default() }, "max-jobs is 2: its open jobs take 2, and this asks for 1"),
+            (JobQuota { jobs: Some(2), ..JobQuota::default() }, "max-jobs = 2`: its open jobs take 2, and this asks for 1"),
             (
                 JobQuota { work: Some(Work(3599.0)), ..JobQuota::default() },
-                "max-work is 3599s: its open jobs take 3000s, and this asks for 600s",
+                "max-work = 3599s`: its open jobs take 3000s, and this asks for 600s",
             ),
             (
                 JobQuota { memory: Some(Bytes::mib(2047)), ..JobQuota::default() },
-                "max-memory is 2047MiB: its open jobs take 1GiB, and this asks for 1GiB",
+                "max-memory = 2047MiB`: its open jobs take 1GiB, and this asks for 1GiB",
             ),
         ] {
-            assert_eq!(with(quota), Err(format!("the jobs of the token `ci` are at their quota, {said}")));
+            assert_eq!(with(quota), Err(format!("the token `ci` may have `{said}")));
         }
     }
 }

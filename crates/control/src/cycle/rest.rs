@@ -1,4 +1,4 @@
-//! Applications that were told to sleep, and what sleep has taught: who was woken, which rungs a machine refused.
+//! Applications that were told to sleep, and what sleep has taught: which instances were woken, which rungs a machine refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// What the loop remembers about sleep.
 #[derive(Debug, Default)]
 pub(super) struct Sleep {
-    /// Told to sleep by a person, and how deep at most, until somebody asks for them.
+    /// Told to sleep by an order, and how deep at most, until somebody asks for them.
     pub resting: BTreeMap<AppName, Option<Rung>>,
     /// What was observed when the order came, if this loop took it.
     orders: BTreeMap<AppName, SleepOrder>,
@@ -90,7 +90,7 @@ impl Sleep {
         self.orders.insert(app.clone(), order);
     }
 
-    /// Whether a person has told `app` to sleep within the last `span_s` seconds, and it still shall.
+    /// Whether an order has told `app` to sleep within the last `span_s` seconds, and it still shall.
     pub fn was_told_within(&self, now: Time, app: &AppName, span_s: f64) -> bool {
         let order = self.orders.get(app).filter(|_| self.resting.contains_key(app));
         order.is_some_and(|order| now.since(order.when).as_secs_f64() < span_s)

@@ -1,4 +1,4 @@
-//! Instances that must be replaced: started from a spec that is not in force any more, or by somebody's order.
+//! Instances that must be replaced: started from a spec that is not in force any more, or replaced by an order.
 //!
 //! Start first. One new instance at a time per application is started, and takes requests when it is ready. Then an old one drains and is
 //! stopped *beside* it: a stream that never ends holds up neither the new one nor the next old one. A new one that does not get ready ends
@@ -30,7 +30,7 @@ pub(super) struct RolloutStep {
     pub replacing: BTreeSet<AppName>,
 }
 
-/// Remembers how many instances an application had when its replacement began, and whom somebody ordered to be replaced.
+/// Remembers how many instances an application had when its replacement began, and which instances are replaced by an order.
 #[derive(Debug, Default)]
 pub(super) struct Rollout {
     targets: BTreeMap<AppName, usize>,
@@ -76,7 +76,7 @@ impl Rollout {
         let Some(wanted) = view.revisions.get(&app.name) else { return Vec::new() };
         let mine = view.instances.iter().filter(|instance| instance.app == app.name);
         mine.map(|instance| {
-            let ordered = || self.ordered.contains(&instance.id).then(|| "somebody ordered a restart".to_owned());
+            let ordered = || self.ordered.contains(&instance.id).then(|| "it is restarted by an order".to_owned());
             let stale = stale(view, app, wanted, instance).or_else(ordered);
             Seen { instance, stale, busy: (view.busy)(&instance.id) }
         })
@@ -88,7 +88,7 @@ impl Rollout {
 fn unwanted(view: &View<'_>) -> Vec<(Action, String)> {
     let reason = |app: &AppName| match view.pool.apps.get(app) {
         None => Some(format!("{app} is not in the config any more")),
-        Some(spec) => spec.halted.then(|| format!("somebody ordered {app} to stop")),
+        Some(spec) => spec.halted.then(|| format!("{app} is stopped by an order")),
     };
     let idle = view.instances.iter().filter(|instance| !(view.busy)(&instance.id));
     idle.filter_map(|instance| Some((stop(instance), reason(&instance.app)?))).collect()

@@ -1,6 +1,6 @@
-//! The config's schedules: which dates are due, and up to which date jobs were handed in.
+//! The config's schedules: which dates are due, and up to which date jobs were submitted.
 //!
-//! A date counts once, whoever dies. Its job's record names it and is on disk before the schedule's mark moves on; a new controller moves
+//! A date counts once, whichever process dies. Its job's record names it and is on disk before the schedule's mark moves on; a new controller moves
 //! marks on by the records that it finds.
 //!
 //! ```text
@@ -13,9 +13,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weal_model::{JobName, JobRecord, Missed, Schedule, ScheduleStatus, ScheduledFor, ScheduledJob, ScheduledJobs, Time};
 
-/// A date that was handed in later than this was missed: longer than a controller takes to be started again, shorter than two dates are apart.
+/// A date that was submitted later than this was missed: longer than a controller takes to be started again, shorter than two dates are apart.
 const LATE: Duration = Duration::from_secs(55);
-/// Between two attempts to hand a job in that could not be written down.
+/// Between two attempts to submit a job that could not be written down.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// How far a schedule is.
@@ -25,7 +25,7 @@ pub struct Mark {
     pub schedule: Schedule,
     /// Dates up to here are settled.
     pub until: Time,
-    /// The last job that was handed in, with its date.
+    /// The last job that was submitted, with its date.
     pub last: Option<(JobName, Time)>,
     /// Why the last date was left out; empty when it was not.
     #[serde(default)]
@@ -58,7 +58,7 @@ impl Schedules {
         let mut schedules = Self { marks, ..Self::default() };
         for record in records {
             if let Some(scheduled) = &record.scheduled {
-                schedules.handle_handed_in(&record.spec.name, scheduled);
+                schedules.handle_submitted(&record.spec.name, scheduled);
             }
         }
         schedules
@@ -101,7 +101,7 @@ impl Schedules {
     }
 
     /// A date's job is on disk.
-    pub fn handle_handed_in(&mut self, job: &JobName, scheduled: &ScheduledFor) {
+    pub fn handle_submitted(&mut self, job: &JobName, scheduled: &ScheduledFor) {
         let Some(mark) = self.marks.get_mut(&scheduled.schedule) else { return };
         if mark.last.as_ref().is_none_or(|(_, date)| *date <= scheduled.date) {
             (mark.last, mark.left_out) = (Some((job.clone(), scheduled.date)), String::new());
@@ -115,7 +115,7 @@ impl Schedules {
         (mark.until, mark.left_out) = (mark.until.max(date), why.to_owned());
     }
 
-    /// A date's job could not be handed in now: it is tried again.
+    /// A date's job could not be submitted now: it is tried again.
     pub fn handle_put_off(&mut self, time: Time) {
         (self.not_before, self.next) = (time + RETRY, Some(time + RETRY));
     }
@@ -201,7 +201,7 @@ mod tests {
         // Not written down: it stays due.
         schedules.handle_put_off(at(27));
         assert_eq!(dates(&schedules.poll_due(at(27) + RETRY, &jobs)), [(at(27), false)]);
-        schedules.handle_handed_in(&"nightly-4".into(), &ScheduledFor { schedule: "nightly".into(), date: at(27) });
+        schedules.handle_submitted(&"nightly-4".into(), &ScheduledFor { schedule: "nightly".into(), date: at(27) });
         assert_eq!(dates(&schedules.poll_due(at(27) + LATE, &jobs)), []);
         assert_eq!(schedules.statuses(at(28))[0].last_job, Some("nightly-4".into()));
     }

@@ -1,8 +1,8 @@
-//! Hands in the jobs of the config's schedules at their dates.
+//! Submits the jobs of the config's schedules at their dates.
 
 use std::time::Duration;
 
-use weal_model::{EventKind, JobName, Overlap, ScheduledFor, Stage, Time};
+use weal_model::{Cancellation, EventKind, JobName, Overlap, ScheduledFor, Stage, Time};
 use weal_protocol::Refusal;
 use weal_protocol::controller::{JobSubmission, StageWish};
 
@@ -11,13 +11,13 @@ use super::schedules::Due;
 use super::state::State;
 
 impl State {
-    /// Hands in what is due. Nothing is while nobody knows the nodes or the jobs: it is made up for then.
+    /// Submits what is due. Nothing is while nobody knows the nodes or the jobs: it is made up for then.
     pub(super) fn follow_schedules(&mut self, now: Time) {
         let Some(config) = self.config.clone().filter(|_| self.engine.seen.is_some() && !self.queue.is_unread()) else { return };
         let time = self.engine.its_time(now);
         let mut changed = self.schedules.follow(time, &config.pool.jobs);
         for due in self.schedules.poll_due(time, &config.pool.jobs) {
-            changed |= self.hand_in(now, time, &due);
+            changed |= self.submit_due(now, time, &due);
         }
         self.next_date = self.schedules.next().map(|next| now + next.since(time));
         if changed {
@@ -27,9 +27,9 @@ impl State {
     }
 
     /// True when the date is settled without a job.
-    fn hand_in(&mut self, now: Time, time: Time, due: &Due) -> bool {
+    fn submit_due(&mut self, now: Time, time: Time, due: &Due) -> bool {
         let name = &due.job.name;
-        if self.is_handed_in(&due.scheduled()) {
+        if self.is_submitted(&due.scheduled()) {
             return false;
         }
         if let Some(why) = due.left_out().or_else(|| self.overlaps(due)) {
@@ -56,7 +56,7 @@ impl State {
     }
 
     /// A job of this date is there and may be on its way to the disk.
-    fn is_handed_in(&self, scheduled: &ScheduledFor) -> bool {
+    fn is_submitted(&self, scheduled: &ScheduledFor) -> bool {
         self.queue.open().any(|entry| entry.record.scheduled.as_ref() == Some(scheduled))
     }
 
@@ -76,7 +76,7 @@ impl State {
     fn cancel_jobs_of(&mut self, schedule: &JobName) {
         for job in self.jobs_of(schedule) {
             if let Some(entry) = self.queue.get_mut(&job) {
-                entry.record.cancelled = true;
+                entry.record.cancel(Cancellation::Replaced { schedule: schedule.clone() });
                 self.write_job(&job);
             }
         }
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// What a person would hand in for a date. Its goal counts from the date, and from now on where that was missed.
+/// What somebody would submit for a date. Its goal counts from the date, and from now on where that was missed.
 fn submission(due: &Due, time: Time) -> JobSubmission {
     let job = &due.job;
     let from = if due.is_late { time } else { due.date };

@@ -1,4 +1,4 @@
-//! Sleep: who was told to, who was asked for meanwhile, and what a machine cannot do.
+//! Sleep: which applications were told to, which were asked for meanwhile, and what a machine cannot do.
 //!
 //! The plan decides when an instance sleeps. The gateway and the node agent wake it, so that requests never wait for the controller. What
 //! is here brings the two together: a request that comes while an instance drains calls its sleep off, and an instance that was frozen
@@ -39,7 +39,7 @@ impl State {
             return Err(Refusal::SleepIsOff { setting });
         }
         if let Some(rung) = rung.filter(|rung| !seen.capabilities.rungs.contains(rung)) {
-            return Err(Refusal::NoRung { rung, missing: "see weal doctor".to_owned() });
+            return Err(Refusal::NoRung { rung, missing: "`weal doctor` says what is missing".to_owned() });
         }
         let mine = || seen.instances.iter().filter(|seen| seen.app == *app);
         let is_awake = |app: &AppName| seen.instances.iter().any(|seen| seen.app == *app && seen.state.is_active());
@@ -55,8 +55,8 @@ impl State {
         let order = SleepOrder { when: now, time: self.engine.its_time(now), seen, awake };
         self.sleep.handle_order(app, rung, order);
         self.keep_resting();
-        let how = rung.map_or_else(String::new, |rung| format!(", {} at the deepest", rung.as_str()));
-        self.note(Note::info(EventKind::Plan, format!("a person told {app} to sleep{how}")).app(app));
+        let how = rung.map_or_else(String::new, |rung| format!(", no deeper than {}", rung.as_str()));
+        self.note(Note::info(EventKind::Plan, format!("{app} goes to sleep by an order{how}")).app(app));
         self.timers.schedule_plan_at_once(now);
         Ok(SleepTaken { app: app.clone(), instances })
     }
@@ -72,7 +72,7 @@ impl State {
         if let Some(why) = self.engine.away(now) {
             return Err(why);
         }
-        self.call_off(app, "a person woke its application");
+        self.call_off(app, "its application was woken by an order");
         let mine = || self.engine.instances().iter().filter(|seen| seen.app == *app);
         let wake_s = |seen: &InstanceSeen, rung| seen.costs.of(rung).wake_s.unwrap_or(f64::MAX);
         let cheapest = mine().filter_map(|seen| Some((seen.state.rung()?, seen)));
@@ -82,7 +82,11 @@ impl State {
             (Some(instance), _) => WakeTaken { app: app.clone(), instance: Some(instance), from: None },
             (None, Some((rung, seen))) => {
                 let instance = seen.id.clone();
-                self.begin(now, Action::Resume { instance: instance.clone(), app: app.clone() }, "a person woke its application");
+                self.begin(
+                    now,
+                    Action::Resume { instance: instance.clone(), app: app.clone() },
+                    "its application was woken by an order",
+                );
                 WakeTaken { app: app.clone(), instance: Some(instance), from: Some(rung) }
             }
             (None, None) => WakeTaken { app: app.clone(), instance: None, from: None },

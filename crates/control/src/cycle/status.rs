@@ -156,7 +156,7 @@ fn beside_rollout((state, detail): (AppState, String), rollout: Option<&RolloutS
 fn app_state(app: &AppSpec, instances: &[InstanceStatus], inputs: &Inputs<'_>) -> (AppState, String) {
     if app.halted {
         let left = if instances.is_empty() { "" } else { "; its instances finish their requests" };
-        return (AppState::Stopped, format!("a person stopped it: `weal start {}` brings it back{left}", app.name));
+        return (AppState::Stopped, format!("stopped by an order: `weal start {}` brings it back{left}", app.name));
     }
     let seen = inputs.engine.map_or(&[][..], |agent| &agent.instances);
     if app.kind == AppKind::Task {

@@ -1,4 +1,4 @@
-//! From what somebody hands in to a job's record: what is refused, and what stands in for what was not said.
+//! From a submission to a job's record: what is refused, and what stands in for what was not said.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::jobs::{Job, Source};
 const DEFAULT_MEMORY: Bytes = Bytes::mib(256);
 /// A run that has no CPU limit of its own is taken for a process of one thread.
 const DEFAULT_CPUS: f64 = 1.0;
-/// Jobs that may be open at once: more is a mistake in whoever hands them in.
+/// Jobs that may be open at once: more is a mistake of the submitter.
 const MOST_OPEN: usize = 100_000;
 /// Times that a job may be run again.
 const MOST_RETRIES: u32 = 1000;
@@ -72,7 +72,7 @@ impl State {
         }
         let job = spec.name.clone();
         if self.queue.get(&job).is_some() {
-            return Err(bad(format!("a job called {job} is not over")));
+            return Err(bad(format!("there is a job {job} already, and it is not over")));
         }
         let write = self.take_in(JobRecord::new(self.queue.next_number(), spec, JobCommand::default()));
         Ok(JobOrdered { is_new: true, ..JobOrdered::written(job, write) })
@@ -157,7 +157,7 @@ impl State {
             match over {
                 _ if self.queue.get(job).is_some() => open.push(job.clone()),
                 Some(end) if end.outcome == weal_model::JobOutcome::Done => {}
-                Some(_) => return Err(bad(format!("it waits for {job}, which is over and was not done"))),
+                Some(_) => return Err(bad(format!("the job waits for {job}, which is over and was not done"))),
                 None => return Err(Refusal::NoJob { job: job.clone() }),
             }
         }
@@ -167,22 +167,24 @@ impl State {
     /// When it is to be done: as was said, or so many times its work as its class allows.
     fn deadline(&self, now: Time, submission: &JobSubmission, spec: &JobSpec) -> Result<Time, Refusal> {
         match (submission.done_by, submission.done_within_s) {
-            (Some(_), Some(_)) => Err(bad("it has two goals: a time and a span".to_owned())),
-            (Some(by), None) if by <= now => Err(bad(format!("its goal is {:.0} s in the past", now.since(by).as_secs_f64()))),
+            (Some(_), Some(_)) => Err(bad("the job has two goals: give a time or a duration, not both".to_owned())),
+            (Some(by), None) if by <= now => {
+                Err(bad(format!("the job's goal lies {:.0} s in the past", now.since(by).as_secs_f64())))
+            }
             (Some(by), None) => Ok(by),
             (None, Some(within)) => span(within).map(|span| now + span),
             (None, None) => {
                 let factor = self.factor(submission.class.as_ref())?;
-                let best_s = self.best_s(spec).ok_or_else(|| no_goal("its work is not known yet: say --work or --done-by"))?;
+                let best_s = self.best_s(spec).ok_or_else(|| no_goal("its work is not known yet: give --work or --done-by"))?;
                 span(factor * best_s).map(|span| now + span)
             }
         }
     }
 
     fn factor(&self, class: Option<&ClassName>) -> Result<f64, Refusal> {
-        let class = class.ok_or_else(|| no_goal("say --done-by, or --class and --work"))?;
+        let class = class.ok_or_else(|| no_goal("give --done-by, or --class and --work"))?;
         let factor = CLASS_FACTORS.iter().find(|(name, _)| *name == class.as_str()).map(|(_, factor)| *factor);
-        factor.ok_or_else(|| no_goal("only platinum, gold, silver and bronze stand for one: say --done-by"))
+        factor.ok_or_else(|| no_goal("only the classes platinum, gold, silver and bronze stand for one: give --done-by"))
     }
 
     /// Seconds that a job takes at full speed, if it says its work or others of its name have told.
@@ -197,12 +199,12 @@ impl State {
         let fastest = spec.stages.iter().map(|stage| stage.max_speed.0).fold(0.0, f64::max);
         let most = pool.nodes.iter().map(|node| node.cpu.0).fold(0.0, f64::max);
         if fastest > most {
-            let what = if spec.tasks > 1 { "each of its tasks" } else { "it" };
+            let what = if spec.tasks > 1 { "each task of the job" } else { "the job" };
             warnings.push(format!("{what} can use {}, and the largest node has {}", Cpu(fastest), Cpu(most)));
         }
         let goal_s = spec.deadline.since(spec.desired_start).as_secs_f64();
         if let Some(best_s) = self.best_s(spec).filter(|best_s| *best_s > goal_s) {
-            warnings.push(format!("its goal cannot be met: alone it takes {best_s:.0} s, and it has {goal_s:.0} s"));
+            warnings.push(format!("the job's goal cannot be met: alone the job takes {best_s:.0} s, and it has {goal_s:.0} s"));
         }
         warnings
     }
@@ -250,13 +252,13 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     let commands = submission.run.iter().chain(&submission.checkpoint).chain(&submission.restore);
     let texts = commands.chain(submission.env.values()).chain(&submission.cwd);
     if submission.run.first().is_none_or(String::is_empty) {
-        return Err(bad("it has no command".to_owned()));
+        return Err(bad("the job has no command".to_owned()));
     }
     if texts.into_iter().any(|text| text.contains('\0')) {
-        return Err(bad("its command, a variable or its folder has a NUL in it".to_owned()));
+        return Err(bad("the job's command, a variable or its folder has a NUL in it".to_owned()));
     }
     if let Some(name) = submission.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
-        return Err(bad(format!("`{name}` cannot be the name of a variable")));
+        return Err(bad(format!("`{name}` cannot be the name of a variable of the job")));
     }
     if let Some(cwd) = submission.cwd.as_ref().filter(|cwd| !Path::new(cwd).is_absolute()) {
         return Err(Refusal::RelativeFolder { folder: cwd.clone() });
@@ -264,7 +266,7 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     job_files::check(submission)?;
     check_saving(submission)?;
     if submission.retries > MOST_RETRIES {
-        return Err(bad(format!("it is to be run again {} times, and {MOST_RETRIES} is the most", submission.retries)));
+        return Err(bad(format!("`--retries` is {}; at most {MOST_RETRIES} are allowed", submission.retries)));
     }
     if submission.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > LONGEST_KEY) {
         return Err(bad(format!("a key has 1 to {LONGEST_KEY} bytes")));
@@ -276,7 +278,7 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
 /// What saves a job's state belongs to the process that runs, and its files to the folder that all runs share.
 fn check_saving(submission: &JobSubmission) -> Result<(), Refusal> {
     if submission.checkpoint.is_empty() && !submission.restore.is_empty() {
-        return Err(bad("what restores its state needs a command that saves it".to_owned()));
+        return Err(bad("`--restore` needs `--checkpoint`".to_owned()));
     }
     if !submission.checkpoint.is_empty() && tasks_of(submission) > 1 {
         return Err(bad("a job of several tasks cannot save its state: no command saves that of all at one moment".to_owned()));
@@ -288,12 +290,12 @@ fn check_saving(submission: &JobSubmission) -> Result<(), Refusal> {
 fn check_tasks(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Refusal> {
     let tasks = tasks_of(submission);
     if !(1..=MOST_TASKS).contains(&tasks) {
-        return Err(bad(format!("it has {tasks} tasks, and a job has 1 to {MOST_TASKS}")));
+        return Err(bad(format!("the job has {tasks} tasks; 1 to {MOST_TASKS} are allowed")));
     }
     let memory = stages(submission).iter().map(|stage| stage.memory).max().unwrap_or(Bytes(1));
     let room: u64 = nodes.iter().map(|node| node.memory.0 / memory.0.max(1)).sum();
     if tasks > 1 && room < u64::from(tasks) {
-        return Err(bad(format!("it has {tasks} tasks of {memory} each, and all nodes together have room for {room}")));
+        return Err(bad(format!("the job has {tasks} tasks of {memory} each, and all nodes together have room for {room}")));
     }
     Ok(())
 }
@@ -304,10 +306,12 @@ fn check_needs(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Ref
         0 => {}
         _ if says_one => {
             return Err(bad(
-                "it has stages: each of them says its work, CPU and memory, and the job as a whole does not".to_owned()
+                "the job has stages: each of them states its work, CPU and memory, and the job as a whole does not".to_owned()
             ));
         }
-        count if count > MOST_STAGES => return Err(bad(format!("it has {count} stages, and {MOST_STAGES} is the most"))),
+        count if count > MOST_STAGES => {
+            return Err(bad(format!("the job has {count} stages; at most {MOST_STAGES} are allowed")));
+        }
         _ => {}
     }
     let states_work = submission.work_s.is_some() || !submission.stages.is_empty();
@@ -317,17 +321,17 @@ fn check_needs(submission: &JobSubmission, nodes: &[NodeSpec]) -> Result<(), Ref
 fn check_stage(stage: &Stage, states_work: bool, nodes: &[NodeSpec]) -> Result<(), Refusal> {
     let is_amount = |value: f64| value.is_finite() && value > 0.0;
     if states_work && !is_amount(stage.work.0) {
-        return Err(bad("its work must be more than nothing".to_owned()));
+        return Err(bad("the job's work must be above 0".to_owned()));
     }
     if !is_amount(stage.max_speed.0) || stage.max_speed.0 > 4096.0 {
-        return Err(bad("the CPU that helps it must be more than nothing, and 4096 cores at most".to_owned()));
+        return Err(bad("the CPU that helps the job must be above 0 and at most 4096 cores".to_owned()));
     }
     if stage.memory == Bytes(0) {
-        return Err(bad("its memory must be more than nothing".to_owned()));
+        return Err(bad("the job's memory must be above 0".to_owned()));
     }
     match nodes.iter().map(|node| node.memory).max() {
         Some(most) if stage.memory > most => {
-            Err(bad(format!("it needs {} of memory, and the largest node has {most}", stage.memory)))
+            Err(bad(format!("the job needs {} of memory, and the largest node has {most}", stage.memory)))
         }
         _ => Ok(()),
     }
@@ -360,11 +364,11 @@ fn program_of(run: &[String]) -> String {
 
 fn span(seconds: f64) -> Result<Duration, Refusal> {
     let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| *span >= Duration::from_millis(1));
-    span.ok_or_else(|| bad("its goal must lie in the future".to_owned()))
+    span.ok_or_else(|| bad("the job's goal must lie in the future".to_owned()))
 }
 
 fn no_goal(why: &str) -> Refusal {
-    bad(format!("it has no goal: {why}"))
+    bad(format!("the job has no goal: {why}"))
 }
 
 fn bad(detail: String) -> Refusal {

@@ -40,8 +40,8 @@ pub(super) fn undone<'a>(
 /// Why `app` waits for a task, in words; `None` when it waits for none.
 pub(super) fn waits_for(app: &AppSpec, instances: &[InstanceSeen], revisions: &BTreeMap<AppName, Revision>) -> Option<String> {
     undone(app, instances, revisions).map(|(task, state)| match state {
-        TaskState::Failed(how) => format!("needs {task} to be done, which failed: {how}"),
-        _ => format!("needs {task} to be done, which it is not yet"),
+        TaskState::Failed(how) => format!("waits for the task {task}, which failed: {how}"),
+        _ => format!("waits for the task {task}"),
     })
 }
 

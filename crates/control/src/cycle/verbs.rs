@@ -23,12 +23,12 @@ impl State {
             AppVerb::Restart => self.restart(now, &spec, &instances)?,
             AppVerb::Stop => {
                 self.orders.halted.insert(app.clone());
-                format!("a person stopped {app}")
+                format!("{app} is stopped by an order")
             }
             AppVerb::Start => {
                 self.orders.halted.remove(app);
                 self.placing.starts.forget();
-                format!("a person started {app}")
+                format!("{app} is started by an order")
             }
             AppVerb::Scale { instances } => self.scale(&spec, instances)?,
         };
@@ -54,14 +54,14 @@ impl State {
         }
         self.placing.starts.forget_app(&app);
         self.placing.rollout.handle_restart(instances.iter().cloned());
-        Ok(format!("a person restarted {app}"))
+        Ok(format!("{app} is restarted by an order"))
     }
 
     fn scale(&mut self, spec: &AppSpec, range: Option<InstanceRange>) -> Result<String, Refusal> {
         let app = spec.name.clone();
         let Some(InstanceRange { min, max }) = range else {
             self.orders.scaled.remove(&app);
-            return Ok(format!("a person gave {app} the instances of the config again"));
+            return Ok(format!("{app} has the instances of its config again, by an order"));
         };
         if max == 0 || max > MOST_INSTANCES || min > max {
             return Err(Refusal::BadRange { min, max });
@@ -74,7 +74,7 @@ impl State {
             return Err(Refusal::TooMany { app, memory: spec.memory, fit, min });
         }
         self.orders.scaled.insert(app.clone(), InstanceRange { min, max });
-        Ok(format!("a person gave {app} {min} to {max} instances"))
+        Ok(format!("{app} has {min} to {max} instances by an order"))
     }
 }
 

@@ -16,7 +16,7 @@
 //! void. They are replaced when they are looked up (Tsai 4.3.2, the second approach).
 //!
 //! The table holds at most [`MOST_NAMES`] names in two generations. A name that is looked up moves to the young one. When that is half of
-//! the table, it becomes the old one, and what was old is forgotten: the names that nobody asked for since.
+//! the table, it becomes the old one, and what was old is forgotten: the names that no request had since.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! | round robin | each in turn, by weight |
 //! | power of two | the less loaded of two drawn at random (Mitzenmacher 2001) |
 //! | URL hash | the least loaded of those that serve the name's part of the name space ([`locality`]) |
-//! | LARD, LARD/R | who served the name before, unless overloaded ([`lard`]) |
+//! | LARD, LARD/R | the instance that served the name before, unless overloaded ([`lard`]) |
 //! | bounded load | from the name's part on, the first with at most [`MOST_OVER_MEAN`] times its share of the load (Mirrokni et al. 2018) |
 //!
 //! Before all of them comes [`RequestKey::prefers`]: the instance to which a client's session belongs, while it takes requests.
@@ -19,7 +19,7 @@
 //!
 //! # Passive failure marking
 //!
-//! Nobody probes here; requests do. An instance whose connection is refused once, or that breaks off [`BREAKS_TO_MARK`]
+//! Nothing probes here; requests do. An instance whose connection is refused once, or that breaks off [`BREAKS_TO_MARK`]
 //! requests in a row, is *marked*: it gets nothing for a span that doubles with each mark in a row, from [`FIRST_SPAN`] to
 //! [`LONGEST_SPAN`]. Then it is on *probation*: one request at a time, until one is answered (the mark is lifted) or fails
 //! (marked again). When every instance is marked, marks mean nothing and all of them are tried.

@@ -13,12 +13,12 @@
 //! ```
 //!
 //! No step lifts the sum above the `N` of the gateway that takes it, whatever others do meanwhile and wherever one of them dies. A gateway has
-//! no more requests outstanding than it holds seats. The seats of one that has died are given back by whoever notices its death; the kernel
+//! no more requests outstanding than it holds seats. The seats of one that has died are given back by the gateway that notices its death; the kernel
 //! has closed its connections by then.
 //!
 //! # Whose turn
 //!
-//! A gateway lends all that it does not use: seats without a request belong to nobody. While requests wait at several gateways, they take turns
+//! A gateway lends all that it does not use: seats without a request belong to no gateway. While requests wait at several gateways, they take turns
 //! by stride scheduling, as classes do within each ([`crate::flow::pipeline`]). Let `w_i` be the weights of the classes that wait at gateway `i`:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The CPU of given runs: everyone is raised level by level until a node is full; whoever is held back by it stays there,
+//! The CPU of given runs: every run is raised level by level until a node is full; a run that is held back by it stays there,
 //! the others go on. The result is lexicographic max-min over jobs and applications together.
 //!
 //! A job's need at level `u` is its average speed for `u` (5.13). Jobs that wait press on those that run: the running ones

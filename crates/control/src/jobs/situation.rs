@@ -117,7 +117,7 @@ pub struct Situation<'a> {
     pub cycle_s: f64,
     /// The nodes.
     pub nodes: &'a [Site],
-    /// The unfinished jobs that have been handed in.
+    /// The unfinished jobs that have been submitted.
     pub jobs: &'a [Job],
     /// Applications on the same nodes.
     pub apps: &'a [AppCurve],

@@ -1,7 +1,7 @@
 //! The scheduler of `weal up`: the predicted utilities of all jobs and applications decide, the worst off first, and a
 //! change has to be worth what it costs.
 //!
-//! The thesis predicts one control cycle ahead (Carrera 5.4.2.4): whoever waits loses one cycle. That makes decisions depend
+//! The thesis predicts one control cycle ahead (Carrera 5.4.2.4): a job that waits loses one cycle. That makes decisions depend
 //! on how often they are made. With a short cycle, one more cycle of waiting always costs less than [`TOLERANCE`], so nothing
 //! is done until it is too late. Here a job that does not run is booked with the whole time until its place would become free
 //! anyway ([`super::places`]): "now" is compared with "when the next foreseeable completions leave room". A running job needs no
@@ -12,7 +12,7 @@
 //! compared: run beside others, move one away, suspend one. What wins must beat leaving things as they are by
 //! [`TOLERANCE`], after the hold-ups that the changes cause have been counted: hysteresis comes from the costs.
 //!
-//! Where no image can leave memory, nobody gives back what it has before it is done. There, a job is not placed freely in memory that a
+//! Where no image can leave memory, no job gives back what it has before it is done. There, a job is not placed freely in memory that a
 //! more urgent one would have sooner without it (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP scheduling system", 1995).
 
 mod foresee;
@@ -580,53 +580,4 @@ fn may_beat(sorted: &[f64], mut lost: Vec<f64>, mut gained: Vec<f64>, raise: f64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::job::tests::job;
-    use super::super::{Costs, Site};
-    use super::*;
-    use crate::seeded::Seeded;
-
-    /// A few nodes with room for some of the jobs, which wait, run or are suspended.
-    fn crowd(random: &mut Seeded) -> (Vec<Site>, Vec<Job>) {
-        let nodes: Vec<Site> = (0..1 + random.below(4)).map(|_| Site { cpu: 4.0, memory: 400 << 20 }).collect();
-        let jobs = (0..1 + random.below(16)).map(|_| {
-            let goal_s = random.between(20.0, 400.0);
-            let mut job = job(0.0, goal_s, random.between(1.0, 1.5 * goal_s), 1.0, 100 + 50 * random.below(3));
-            job.tasks = 1 + random.below(8) as u32 / 7;
-            job.done = random.between(0.0, job.stages[0].work.0);
-            job.state = [JobState::Pending, JobState::Running, JobState::Suspended][random.below(3) as usize];
-            if job.state != JobState::Pending {
-                job.nodes = (0..job.tasks).map(|_| random.below(nodes.len() as u64) as usize).collect();
-                job.nodes.sort_unstable();
-            }
-            job
-        });
-        let jobs = jobs.collect();
-        (nodes, jobs)
-    }
-
-    #[test]
-    fn no_alternative_is_passed_over_that_would_have_been_better() {
-        let mut random = Seeded::new(1);
-        let (mut passed_over, mut better) = (0, 0);
-        for round in 0..4000 {
-            let (nodes, jobs) = crowd(&mut random);
-            let costs = if round % 2 == 0 { Costs::FREE } else { Costs::THESIS };
-            let situation = Situation { now_s: 5.0, cycle_s: 20.0, nodes: &nodes, jobs: &jobs, apps: &[], costs };
-            let search = Search::new(&situation);
-            let (layout, waiting, _) = search.place_freely(search.present());
-            let base = search.score(layout, None);
-            for m in waiting {
-                let mut alternatives = search.with_one_moved(&base, m);
-                alternatives.extend(search.with_some_suspended(&base, m));
-                for changes in alternatives {
-                    let hopeless = search.cannot_beat(&base, &changes);
-                    let wins = search.score_beside(&base, &changes, base.forecast.level).better_than(&base);
-                    assert!(!(hopeless && wins), "round {round}, job {m}: {situation:?}");
-                    (passed_over, better) = (passed_over + usize::from(hopeless), better + usize::from(wins));
-                }
-            }
-        }
-        assert!(passed_over > 1000 && better > 100, "{passed_over} passed over, {better} better: nothing was tried");
-    }
-}
+mod tests;

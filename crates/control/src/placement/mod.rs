@@ -10,10 +10,10 @@
 //! | names become indices; what no placement can exceed, and what each must keep | [`problem`] |
 //! | a better placement near the current one, with the best loads for it | [`solve`](mod@solve) |
 //! | the older algorithms, for comparison | [`baselines`] |
-//! | who may sleep, how deep, and how much memory is kept free | `standby` |
+//! | which instances may sleep, how deep, and how much memory is kept free | `standby` |
 //! | indices become ordered actions on named instances and jobs | `steps` |
 //! | why; why not there; what another goal, node or load would do | `explain` |
-//! | who changes places for nothing, and is doubted for that the next time | [`restless`] |
+//! | which applications change places for nothing, and are doubted for that the next time | [`restless`] |
 //!
 //! Each room uses those above it and none below. This file has the way through them.
 //!

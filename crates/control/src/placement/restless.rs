@@ -2,7 +2,7 @@
 //!
 //! How far the measurements of a demand were off is known ([`demand_doubts`](crate::flow::controller::demand_doubts)); how far the model
 //! is off that a plan's gain was computed with is not, until plans undo each other. Each time that happens, the demand of the
-//! application is doubted more, for a while. Doubt counts well above a goal only, so nobody who misses one waits for it.
+//! application is doubted more, for a while. Doubt counts well above a goal only, so no application that misses one waits for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use weal_model::{
 };
 
 use super::flow::FlowProfile;
-use super::place::Place;
+use super::place::Surroundings;
 use super::regression::{Coefficient, Regression};
 
 /// What a request can use up.
@@ -125,7 +125,7 @@ impl ClusterProfile {
             });
             done[at + 1] = flow.completions as f64 / snapshot.window_s;
         }
-        let (up, starters) = self.tell_starters(app, snapshot);
+        let (up, starters) = self.split_starters(app, snapshot);
         // Of the requests nobody knows how many those answered that got ready just now.
         if starters > MOST_STARTERS * up.len() as f64 && done[1..].iter().any(|done| *done > 0.0) {
             return;
@@ -147,7 +147,7 @@ impl ClusterProfile {
 
     /// The instances that were up for the whole window, and the number of those that ended a start within it. What a start uses is
     /// neither for requests nor what an idle instance uses; that one became unhealthy, or woke, is no start.
-    fn tell_starters<'a>(&mut self, app: &AppName, snapshot: &'a Snapshot) -> (Vec<&'a InstanceObservation>, f64) {
+    fn split_starters<'a>(&mut self, app: &AppName, snapshot: &'a Snapshot) -> (Vec<&'a InstanceObservation>, f64) {
         let begun_ns = snapshot.time.0.saturating_sub((snapshot.window_s * 1e9) as u64);
         let is_up = |state| matches!(state, InstanceState::Ready | InstanceState::Unhealthy | InstanceState::Draining);
         let mine = || snapshot.instances.iter().filter(|instance| instance.app == *app);
@@ -187,7 +187,7 @@ impl ClusterProfile {
     }
 
     /// Finds the bottleneck and adapts the stretch, once the cluster's flows are up to date.
-    pub(super) fn follow(&mut self, flows: &[&FlowProfile], place: &Place) {
+    pub(super) fn follow(&mut self, flows: &[&FlowProfile], place: &Surroundings) {
         let waiting: f64 = flows.iter().map(|flow| flow.queue()).sum();
         let outstanding: f64 = flows.iter().map(|flow| flow.in_service()).sum();
         let slowed = flows.iter().map(|flow| flow.held_up() * flow.in_service()).sum::<f64>() / outstanding.max(1e-9);

@@ -15,7 +15,7 @@
 use serde::{Deserialize, Serialize};
 use weal_model::{FlowId, FlowObservation, Goal, LatencyHistogram, Work};
 
-use super::place::Place;
+use super::place::Surroundings;
 use super::smooth::Smooth;
 
 /// One flow's profile.
@@ -88,7 +88,7 @@ impl FlowProfile {
         seen: &FlowObservation,
         goal: Option<Goal>,
         work: Option<Work>,
-        place: &Place,
+        place: &Surroundings,
         window_s: f64,
     ) {
         let throughput = seen.completions as f64 / window_s;
@@ -236,7 +236,7 @@ impl FlowProfile {
 /// Of the requests outstanding only those at the CPU slow each other down: one at least; all of them at most, and
 /// under processor sharing no more than `1 / (1 - rho)`. So `S` tells `io` only within bounds, which are far apart when the CPU is full.
 /// Within them what is remembered stands; without memory it is the least, so that seats are few, the crowd goes, and `io` shows.
-fn idle_service_s(service_s: f64, before: Option<f64>, work: Work, place: &Place) -> f64 {
+fn idle_service_s(service_s: f64, before: Option<f64>, work: Work, place: &Surroundings) -> f64 {
     let alone = 1.0 / place.speed;
     let crowd = place.crowd.min(alone / (1.0 - place.busy).max(1e-3)).max(alone);
     let doubt = 0.1 * (crowd * place.speed - 1.0).clamp(0.0, 3.0);

@@ -31,7 +31,7 @@ use weal_model::{AppName, Cpu, FlowId, NodeName, PoolSpec, SeatPlan, Snapshot, W
 use cluster::Held;
 pub use cluster::{ClusterProfile, Resource};
 pub use flow::FlowProfile;
-use place::Place;
+use place::Surroundings;
 pub(crate) use place::Usable;
 pub use place::reach;
 pub use regression::{Coefficient, Regression};
@@ -88,7 +88,7 @@ impl Profiles {
                 continue;
             }
             let work = self.total_work(&observation.id);
-            let place = Place::of(&observation.id.app, snapshot, spec);
+            let place = Surroundings::of(&observation.id.app, snapshot, spec);
             let goal = spec.classes.get(&observation.id.class).and_then(|class| class.goal);
             let at = match self.flows.binary_search_by(|flow| flow.id.cmp(&observation.id)) {
                 Ok(at) => at,
@@ -101,7 +101,7 @@ impl Profiles {
         }
         for app in spec.apps.keys() {
             let flows: Vec<&FlowProfile> = self.flows.iter().filter(|flow| flow.id.app == *app).collect();
-            let place = Place::of(app, snapshot, spec);
+            let place = Surroundings::of(app, snapshot, spec);
             if let Some(cluster) = self.clusters.get_mut(app) {
                 cluster.follow(&flows, &place);
             }

@@ -34,7 +34,7 @@ pub fn reach(spec: &PoolSpec) -> BTreeMap<AppName, BTreeSet<AppName>> {
 
 /// Where an application runs, as far as its requests can tell.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct Surroundings {
     /// Computing power that one request can use, in cores: at most 1, and less on a slice of a core.
     pub speed: f64,
     /// Requests outstanding per core on its nodes, of all applications there.
@@ -47,7 +47,7 @@ pub(crate) struct Place {
     pub neighbours: f64,
 }
 
-impl Place {
+impl Surroundings {
     pub(crate) fn of(app: &AppName, snapshot: &Snapshot, spec: &PoolSpec) -> Self {
         let ready = |i: &&weal_model::InstanceObservation| i.state == weal_model::InstanceState::Ready;
         let mut outstanding: BTreeMap<&str, f64> = BTreeMap::new();

@@ -19,7 +19,7 @@
 //!
 //! **Changes.** Two predictions in a row that are off to the same side by far more than the noise mean that costs changed:
 //! everything before the first of them is forgotten. Most often it is the application that changed, and with it what each of its
-//! requests costs: so what was known of those who were active is scaled by the common ratio, which the data then corrects for
+//! requests costs: so what was known of those that were active is scaled by the common ratio, which the data then corrects for
 //! flows that did not change. So each flow's cost, and not only their sum, is right after a few cycles.
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Share exchange among the tasks of a parallel job (Tsai 5.3): who has CPU to spare gives it to who waits for it.
+//! Share exchange among the tasks of a parallel job (Tsai 5.3): a task with CPU to spare gives it to one that waits for it.
 //!
 //! A task `i` owns the share `w_i` of CPU and used `u_i` in the last period. What it did not use is its excess
 //! `e_i = max(w_i - u_i, 0)`; what it lacks, on a node with `r_j` left, is its shortage `f_i = max(min(u_i - w_i, r_j), 0)`.

@@ -8,7 +8,7 @@
 //! | TCP beyond loopback, with a certificate of `client-ca` | open | scope `jobs` | scope `all` | the operator's token |
 //! | TCP beyond loopback | any token | scope `jobs` | scope `all` | the operator's token |
 //!
-//! A scope has what those before it have; the holder of one of scope `jobs` reaches only jobs that were handed in by that token. `/healthz` is
+//! A scope has what those before it have; the holder of one of scope `jobs` reaches only jobs that were submitted by that token. `/healthz` is
 //! open everywhere: it says nothing. The `Host` check stops DNS rebinding, by which a page from elsewhere could
 //! read the API of a browser's own machine.
 
@@ -26,7 +26,7 @@ use weal_protocol::controller::{AuditEntry, Caller, TokenScope};
 
 use super::answer::refusal;
 use super::audit::Audit;
-use super::places::Place;
+use super::places::ConnectionSlot;
 use super::rates::{Rates, TOKEN_RATE};
 use super::room::TOKEN_MOST;
 use super::tokens::{Holder, OPERATOR, Tokens};
@@ -140,7 +140,7 @@ impl Door {
 fn too_narrow(Holder { name, scope, .. }: &Holder) -> String {
     match scope {
         TokenScope::Read => format!("the token `{name}` lets its holder read, not give orders"),
-        _ => format!("the token `{name}` lets its holder hand in jobs and order these, and nothing else"),
+        _ => format!("the token `{name}` lets its holder submit jobs and order these, and nothing else"),
     }
 }
 
@@ -196,7 +196,7 @@ pub(super) async fn guard(State(guard): State<Guard>, request: Request, next: Ne
         Ok(holder) => {
             let is_order = access > Access::Read && method != Method::GET;
             let submitter = holder.as_ref().map(Holder::submitter);
-            let place = request.extensions().get::<Arc<Place>>();
+            let place = request.extensions().get::<Arc<ConnectionSlot>>();
             let has_place = holder.as_ref().zip(place).is_none_or(|(holder, place)| place.show(&holder.name));
             let token = holder.map(|holder| holder.name);
             if !has_place {

@@ -1,4 +1,4 @@
-//! Jobs: handed in, looked at, ordered about, read.
+//! Jobs: submitted, looked at, ordered about, read.
 
 use std::convert::Infallible;
 

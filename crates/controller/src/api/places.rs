@@ -18,7 +18,7 @@ impl Connections {
     }
 
     /// Waits until there is room for another connection, for which one may be closed.
-    pub async fn enter(self: &Arc<Self>, owner: &Owner) -> Arc<Place> {
+    pub async fn enter(self: &Arc<Self>, owner: &Owner) -> Arc<ConnectionSlot> {
         loop {
             let opened = self.lock().0.handle_open(Instant::now(), owner);
             match opened {
@@ -27,7 +27,7 @@ impl Connections {
                     if let Some(task) = task {
                         task.abort();
                     }
-                    return Arc::new(Place { connections: Arc::clone(self), id: opened.id });
+                    return Arc::new(ConnectionSlot { connections: Arc::clone(self), id: opened.id });
                 }
                 Err(until) => tokio::time::sleep_until(until).await,
             }
@@ -41,12 +41,12 @@ impl Connections {
 
 /// The place of one connection, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     connections: Arc<Connections>,
     id: u64,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// A valid token was shown here. False: it has been on as many connections as it may.
     pub fn show(&self, token: &str) -> bool {
         self.connections.lock().0.handle_token(self.id, token)
@@ -69,7 +69,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut held = self.connections.lock();
         held.0.handle_closed(self.id);

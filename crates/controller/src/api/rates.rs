@@ -7,7 +7,7 @@ use std::time::Duration;
 use weal_control::clients::RequestUse;
 use weal_model::Time;
 
-/// Requests per second of one token, twice as many at once. A dashboard asks for a few, and a script that hands in a job with each call does not get
+/// Requests per second of one token, twice as many at once. A dashboard asks for a few, and a script that submits a job with each call does not get
 /// faster than some hundred. More would let one holder keep the controller busy, and drive its own deeds out of the audit log.
 pub(super) const TOKEN_RATE: u32 = 200;
 /// Tokens that are remembered. Beyond it all are forgotten: who has made more can make others.

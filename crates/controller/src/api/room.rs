@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// So long a connection stays at least. Shorter, a flood of new connections would push out a caller before its request is here; longer, each
 /// connection beyond the room would wait longer.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
-/// Connections on which one token may be shown at once. A dashboard has a few, and a script that hands in jobs one for each that it hands in at a
+/// Connections on which one token may be shown at once. A dashboard has a few, and a script that submits jobs one for each that it submits at a
 /// time. More would let the holder of one token take all that streams have.
 pub(super) const TOKEN_MOST: usize = 64;
 /// So many connections of a token weigh as much as one of an address.

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use weal_rpc::{Callers, peer_uid};
 
 use super::access::Peer;
-use super::places::{Connections, Place};
+use super::places::{ConnectionSlot, Connections};
 use super::room::Owner;
 
 /// What the stream's answer says of itself.
@@ -79,7 +79,12 @@ async fn pause(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
-async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, peer: Peer, router: Router, place: Arc<Place>) {
+async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    place: Arc<ConnectionSlot>,
+) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);

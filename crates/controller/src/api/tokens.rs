@@ -37,7 +37,7 @@ pub(crate) enum TokenError {
     Operator,
     #[error("there are {MOST} tokens: revoke one first")]
     Many,
-    #[error("a token of the scope `read` hands in no jobs, so it takes no quota")]
+    #[error("a token of the scope `read` submits no jobs, so it takes no quota")]
     ReadWithQuota,
     #[error(transparent)]
     File(#[from] FileError),
@@ -60,7 +60,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// As the loop knows whoever hands in jobs.
+    /// As the loop knows whoever submits jobs.
     pub fn submitter(&self) -> Submitter {
         Submitter { token: self.name.clone(), quota: self.quota, own_jobs_only: self.scope < TokenScope::All }
     }

@@ -1,4 +1,4 @@
-//! What is computed beside the loop for who asks: a few at a time. Whoever asks again and again, which takes no right to order, would take the
+//! What is computed beside the loop for callers: a few at a time. A caller that asks again and again, which takes no right to order, would take the
 //! CPU from the plans otherwise.
 
 use std::sync::Arc;

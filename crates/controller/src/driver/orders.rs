@@ -91,7 +91,7 @@ impl<E: Engine> Driver<E> {
             Err(refusal) => _ = reply.send(Err(NotTaken::Refused(refusal))),
             Ok(ordered) => match ordered.write {
                 Some(write) => self.waiting.entry(write).or_default().push(WaitingOrder { ordered, reply }),
-                None => self.tell_taken(WaitingOrder { ordered, reply }),
+                None => self.answer_taken(WaitingOrder { ordered, reply }),
             },
         }
     }
@@ -100,13 +100,13 @@ impl<E: Engine> Driver<E> {
     pub(super) fn handle_kept(&mut self, write: u64, result: &Result<(), StoreProblem>) {
         for waiting in self.waiting.remove(&write).unwrap_or_default() {
             match result {
-                Ok(()) => self.tell_taken(waiting),
+                Ok(()) => self.answer_taken(waiting),
                 Err(problem) => _ = waiting.reply.send(Err(NotTaken::NotKept(problem.clone()))),
             }
         }
     }
 
-    fn tell_taken(&self, waiting: WaitingOrder) {
+    fn answer_taken(&self, waiting: WaitingOrder) {
         let WaitingOrder { ordered: JobOrdered { job, is_new, warnings, .. }, reply } = waiting;
         let job = self.cycle.job(&job).ok_or(NotTaken::Refused(Refusal::NoJob { job }));
         let _ = reply.send(job.map(|job| JobTaken { job, is_new, warnings }));

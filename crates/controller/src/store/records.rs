@@ -22,7 +22,7 @@ pub const JOBS_KEPT: u64 = 100_000;
 pub enum WhichJob {
     /// The one of this name.
     Name(String),
-    /// The newest one that was handed in with this key by this token, or without one.
+    /// The newest one that was submitted with this key by this token, or without one.
     Key {
         /// The key.
         key: String,

@@ -5,7 +5,7 @@
 
 use weal_model::{AppName, AppState, AppStatus, Binding, FlowStatus, Goal, InstanceState, NodeStatus, Report, Status};
 
-use super::words::sentence;
+use super::words::{how, sentence};
 
 /// From this share of its CPU on, a node is called full: what is left goes in pieces between two looks.
 const FULL: f64 = 0.9;
@@ -40,17 +40,17 @@ pub(super) fn brief(app: &AppName, status: &Status, report: &Report) -> Vec<Stri
 }
 
 fn not_ready(app: &AppStatus) -> Vec<String> {
-    let detail = if app.detail.is_empty() { String::new() } else { format!(": {}", app.detail) };
-    vec![sentence(&format!("{} is {}{detail}", app.name, app.state))]
+    vec![how(app, "")]
 }
 
 fn idle(app: &AppStatus, flows: &[&FlowStatus], is_alone: bool) -> String {
     let goals = flows.iter().filter(|flow| flow.goal.is_some()).count();
+    let (name, how) = (&app.name, app.state.phrase());
     match (flows.len(), goals) {
-        (0, _) => format!("{} is {} and has no routes, so weal measures no goal for it.", app.name, app.state),
-        (_, 0) if is_alone => format!("{} is {} and has no goal.", app.name, app.state),
-        (_, 0) => format!("{} is {} and has no goal: it gets the CPU that others leave.", app.name, app.state),
-        _ => format!("{} is {} and has no traffic now.", app.name, app.state),
+        (0, _) => format!("{name} {how} and has no routes, so weal measures no goal for it."),
+        (_, 0) if is_alone => format!("{name} {how} and has no goal."),
+        (_, 0) => format!("{name} {how} and has no goal: it gets the CPU that others leave."),
+        _ => format!("{name} {how} and has no traffic now."),
     }
 }
 
@@ -110,7 +110,7 @@ fn remedy(app: &AppStatus, utility: f64, full: &[&NodeStatus], status: &Status, 
         Binding::Memory { missing } => {
             Some(format!("Another instance would need {missing} more free memory on a node that it may run on."))
         }
-        Binding::MaxInstances { max } => Some(format!("`instances.max` keeps it from more than {max}.")),
+        Binding::MaxInstances { max } => Some(format!("`instances.max` allows it no more than {max} instances.")),
         Binding::Manual => Some("weal may not change its placement: `manual` is set, or `control` is off.".to_owned()),
         Binding::Constraint { what } => Some(sentence(&format!("More instances are not possible: {what}"))),
         Binding::Cpu { .. } | Binding::InstanceCpu if !full.is_empty() => one_more_core(app, utility, status, report),

@@ -132,7 +132,7 @@ async fn orders_bring_a_run_to_what_was_asked() {
     until(&pool, &job, JobPhase::Cancelled).await;
     pool.until("its run is taken away", |pool| !has_run(pool, "work-1")).await;
     let (status, text) = order(&pool, &job, "pause").await;
-    assert_eq!((status, text.contains("is cancelled")), (409, true), "{text}");
+    assert_eq!((status, text.contains("was cancelled, so it cannot be ")), (409, true), "{text}");
     assert_eq!(order(&pool, "no-7", "cancel").await.0, 404);
     assert_eq!(order(&pool, &job, "requeue").await.0, 200);
     until(&pool, &job, JobPhase::Running).await;
@@ -143,15 +143,15 @@ async fn what_cannot_be_run_is_refused_with_the_reason() {
     let pool = pool().await;
     let huge = json!({ "memory": 1_u64 << 50 });
     for (extra, part) in [
-        (json!({ "run": [] }), "it has no command"),
+        (json!({ "run": [] }), "the job has no command"),
         (json!({ "run": ["a\0b"] }), "NUL"),
         (json!({ "done_within_s": -1.0 }), "must lie in the future"),
         (json!({ "done_within_s": null, "done_by": 5 }), "in the past"),
-        (json!({ "done_within_s": null }), "it has no goal"),
+        (json!({ "done_within_s": null }), "the job has no goal"),
         (json!({ "done_within_s": null, "class": "gold" }), "its work is not known yet"),
         (huge, "the largest node has"),
-        (json!({ "cpus": 0.0 }), "more than nothing"),
-        (json!({ "work_s": -3.0 }), "more than nothing"),
+        (json!({ "cpus": 0.0 }), "must be above 0"),
+        (json!({ "work_s": -3.0 }), "must be above 0"),
         (json!({ "name": "../x" }), "cannot be the name of a job"),
         (json!({ "cwd": "here" }), "not absolute"),
         (json!({ "env": { "A=B": "" } }), "cannot be the name of a variable"),
@@ -161,7 +161,7 @@ async fn what_cannot_be_run_is_refused_with_the_reason() {
     }
     assert_eq!(submit(&pool, json!({ "after": ["no-9"] })).await.0, 404);
     let (status, text) = submit(&pool, json!({ "done_within_s": 1.0, "work_s": 60.0 })).await;
-    assert!(status == 200 && text.contains("its goal cannot be met"), "{text}");
+    assert!(status == 200 && text.contains("the job's goal cannot be met"), "{text}");
     let missing = taken(&pool, json!({ "run": ["missing"] })).await;
     let failed = until(&pool, &missing, JobPhase::Failed).await;
     assert_eq!(failed.detail, "cannot run missing: there is no such file");
@@ -200,7 +200,7 @@ async fn a_job_waits_for_those_before_it_and_ends_with_one_that_fails() {
 }
 
 #[tokio::test]
-async fn an_array_is_handed_in_ordered_about_and_waited_for_as_a_whole() {
+async fn an_array_is_submitted_ordered_about_and_waited_for_as_a_whole() {
     let pool = pool().await;
     let whole = json!({ "name": "frame", "array": { "first": 2, "last": 6, "step": 4 } });
     assert_eq!(taken(&pool, whole).await, "frame-1.2");
@@ -298,7 +298,7 @@ async fn a_schedule_hands_one_job_in_per_date_whoever_dies() {
     let second = next_job(&pool, Some(&job)).await;
     assert!(second.last.unwrap().since(date) >= 7 * DAY, "the last of those that nobody saw");
     let running = until(&pool, second.last_job.unwrap().as_str(), JobPhase::Running).await;
-    assert_eq!(running.deadline.since(running.submitted).as_secs(), 7200, "its goal counts from when it was handed in");
+    assert_eq!(running.deadline.since(running.submitted).as_secs(), 7200, "its goal counts from when it was submitted");
     assert_eq!(starts(&pool), 2);
 }
 

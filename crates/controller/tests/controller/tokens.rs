@@ -159,7 +159,7 @@ async fn a_token_with_a_quota_changes_nothing_but_jobs() {
     let update = json!({ "text": crate::fake::CONFIG, "path": "weal.toml" }).to_string();
     let (status, body) = pool.tcp("PUT", "/v1/config", &[("authorization", &ci)], update.clone()).await;
     let error = serde_json::from_str::<ApiError>(&body).unwrap().error;
-    assert_eq!((status, error.as_str()), (403, "the token `ci` lets its holder hand in jobs and order these, and nothing else"));
+    assert_eq!((status, error.as_str()), (403, "the token `ci` lets its holder submit jobs and order these, and nothing else"));
     assert_eq!(pool.tcp("GET", "/v1/status", &[("authorization", &ci)], "").await.0, 200);
     // As callers asked for a token before there were scopes.
     let former = token(&pool, json!({ "name": "former", "rights": "order", "quota": { "jobs": 5 } })).await;
@@ -171,7 +171,7 @@ async fn call(pool: &Pool, token: &str, method: &str, path: &str, body: &str) ->
     pool.tcp(method, path, &[("authorization", token)], body.to_owned()).await
 }
 
-async fn hand_in(pool: &Pool, token: &str, extra: Value) -> String {
+async fn submit_job(pool: &Pool, token: &str, extra: Value) -> String {
     let mut body = json!({ "run": ["work"], "done_within_s": 600.0, "memory": 1 << 20 });
     body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
     let (status, text) = call(pool, token, "POST", "/v1/jobs", &body.to_string()).await;
@@ -196,10 +196,10 @@ async fn the_holder_of_a_token_for_jobs_reaches_its_own_jobs_and_no_others() {
     let ci = token(&pool, json!({ "name": "ci", "scope": "jobs" })).await;
     let other = token(&pool, json!({ "name": "other", "scope": "jobs" })).await;
     let all = token(&pool, json!({ "name": "all", "scope": "all" })).await;
-    let mine = hand_in(&pool, &ci, json!({ "key": "monday" })).await;
-    let parts = hand_in(&pool, &other, json!({ "key": "monday", "array": { "first": 1, "last": 2 } })).await;
+    let mine = submit_job(&pool, &ci, json!({ "key": "monday" })).await;
+    let parts = submit_job(&pool, &other, json!({ "key": "monday", "array": { "first": 1, "last": 2 } })).await;
     assert_eq!((mine.as_str(), parts.as_str()), ("work-1", "work-2.1"), "one key of two tokens is two jobs");
-    assert_eq!(hand_in(&pool, &ci, json!({ "key": "monday" })).await, mine);
+    assert_eq!(submit_job(&pool, &ci, json!({ "key": "monday" })).await, mine);
     assert_eq!(listed(&pool, &ci, "").await, ["work-1"]);
     assert_eq!(listed(&pool, &other, "").await, ["work-2.1", "work-2.2"]);
     assert_eq!(listed(&pool, &all, "").await.len(), 3);
@@ -233,11 +233,11 @@ async fn the_holder_of_a_token_for_jobs_reaches_its_own_jobs_and_no_others() {
 async fn jobs_that_are_run_again_count_against_the_quota_of_their_token() {
     let pool = pool().await;
     let ci = token(&pool, json!({ "name": "ci", "quota": { "jobs": 1 } })).await;
-    let first = hand_in(&pool, &ci, json!({})).await;
+    let first = submit_job(&pool, &ci, json!({})).await;
     until(&pool, &first, JobPhase::Running).await;
     end(&pool, &first);
     until(&pool, &first, JobPhase::Done).await;
-    let second = hand_in(&pool, &ci, json!({})).await;
+    let second = submit_job(&pool, &ci, json!({})).await;
     let again = format!("/v1/jobs/{first}/requeue");
     let (status, text) = call(&pool, &ci, "POST", &again, "").await;
     assert!(status == 429 && text.contains("max-jobs is 1: its open jobs take 1, and this asks for 1"), "{text}");

@@ -94,7 +94,7 @@ impl ErrorResponse {
 
     /// The body is longer than the route takes; what of it is still to come is not read.
     pub fn too_large(limit: u64) -> Self {
-        let reason = format!("a request's body has at most {limit} bytes here");
+        let reason = format!("the request's body is longer than {limit} bytes, the limit of this route");
         Self { close: true, ..Self::new(StatusCode::PAYLOAD_TOO_LARGE, OwnAnswer::BodyTooLarge, reason) }
     }
 
@@ -107,8 +107,9 @@ impl ErrorResponse {
 
     /// The client's address holds its part of the seats, and too much waits for that already or waited `for_long`.
     pub fn too_many_seats(for_long: Option<Duration>) -> Self {
-        let waited = for_long.map_or(String::new(), |time| format!(" for {:.1} s", time.as_secs_f64()));
-        let reason = format!("this address has had its part of the application's seats{waited}: try again later");
+        let waited =
+            for_long.map_or(String::new(), |time| format!(", and the request waited {:.1} s for one", time.as_secs_f64()));
+        let reason = format!("this address already holds its share of the application's seats{waited}: try again later");
         Self { retry_after_s: Some(1), ..Self::new(StatusCode::TOO_MANY_REQUESTS, OwnAnswer::ClientSeats, reason) }
     }
 

@@ -120,7 +120,7 @@ pub(crate) fn expects_content(method: &Method) -> bool {
 
 /// Says over HTTP/1 how long the body of a request over HTTP/2 is: `length`, or until its last chunk. False when the client says it in more
 /// than one way.
-pub(crate) fn tell_length(headers: &mut HeaderMap, present: Present, has_content: bool, length: Option<u64>) -> bool {
+pub(crate) fn set_length(headers: &mut HeaderMap, present: Present, has_content: bool, length: Option<u64>) -> bool {
     if present.has(Present::LENGTH) {
         return make_length_single(headers);
     }

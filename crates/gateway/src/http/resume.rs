@@ -8,7 +8,7 @@
 //! - the other instance answers `Range` and `If-Range` with 206, the same `ETag`, the same coding, and exactly the bytes that are missing. Where
 //!   its answer ends is as sure as any answer's has to be.
 //!
-//! The client sees one response. The request keeps its seat and is counted once, as answered by who answered last; the gateway counts what
+//! The client sees one response. The request keeps its seat and is counted once, as answered by the instance that answered last; the gateway counts what
 //! it sent again as a retry. Where the other instance answers anything else, the response breaks off as it would have without this.
 
 use std::fmt;

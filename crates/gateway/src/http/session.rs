@@ -254,7 +254,7 @@ impl Session {
             forward::take_trailers(headers);
         }
         if received == Version::HTTP_2 {
-            if !forward::tell_length(headers, present, has_content, length) {
+            if !forward::set_length(headers, present, has_content, length) {
                 return Err(self.malformed(&Malformed::Framing).into());
             }
         } else if present.has(Present::TRANSFER_ENCODING) {

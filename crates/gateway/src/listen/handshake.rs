@@ -1,4 +1,4 @@
-//! From an accepted socket to TLS: within a deadline, the cheap ones first, few at a time, and with an answer for who speaks plain HTTP.
+//! From an accepted socket to TLS: within a deadline, the cheap ones first, few at a time, and with an answer for a client that speaks plain HTTP.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio_rustls::server::StartHandshake;
 
 use super::client::Client;
 use super::line::{Line, NoTurn};
-use super::refusal::answer_raw;
+use super::refusal::send_error_response;
 use super::transport::TlsTransport;
 use crate::limits::Limits;
 use crate::tls::challenges::ACME_TLS;
@@ -148,5 +148,5 @@ impl AsyncWrite for Listening {
 fn refuse_plain(stream: TcpStream) {
     let mut unread = [0; 16 << 10];
     let _ = stream.try_read(&mut unread);
-    answer_raw(stream, "400 Bad Request", "this port speaks https only: begin the address with https://\n");
+    send_error_response(stream, "400 Bad Request", "this port speaks https only: begin the address with https://\n");
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
-use weal_control::admission::handshakes::{Effort, Handshakes, Overloaded, Place};
+use weal_control::admission::handshakes::{Effort, HandshakePlace, Handshakes, Overloaded};
 
 use crate::clock::Clock;
 
@@ -33,7 +33,7 @@ pub(crate) struct Line {
 struct Core {
     handshakes: Handshakes,
     /// Of those that wait. One that may go is no longer among them.
-    wakers: BTreeMap<Place, Option<Waker>>,
+    wakers: BTreeMap<HandshakePlace, Option<Waker>>,
 }
 
 /// How a wait ended that came to nothing.
@@ -93,7 +93,7 @@ impl Line {
         }
     }
 
-    fn join(&self, effort: Effort) -> Result<Option<Place>, Overloaded> {
+    fn join(&self, effort: Effort) -> Result<Option<HandshakePlace>, Overloaded> {
         if !self.orders {
             return Ok(None);
         }
@@ -107,7 +107,7 @@ impl Line {
         Ok(place)
     }
 
-    fn call(&self, next: impl FnOnce(&mut Handshakes) -> Option<Place>) {
+    fn call(&self, next: impl FnOnce(&mut Handshakes) -> Option<HandshakePlace>) {
         let mut core = self.lock();
         let waker = next(&mut core.handshakes).and_then(|place| core.wakers.remove(&place)).flatten();
         self.any_waits.store(!core.wakers.is_empty(), Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Line {
 /// A client that waits, until this is dropped.
 struct Waiting<'a> {
     line: &'a Line,
-    place: Place,
+    place: HandshakePlace,
 }
 
 impl Waiting<'_> {

@@ -6,7 +6,7 @@
 //!
 //! Patience has an end: once the gateway has waited for a client for `t > PATIENCE` in all, the rate is `t / PATIENCE` times as high. So a
 //! client that moves `x` bytes a second keeps the gateway waiting for little more than `PATIENCE * x / rate`: with 480 bytes a second
-//! for ten minutes, with 10 kB for three and a half hours. Who moves bytes as fast as the gateway hands them on is not waited for.
+//! for ten minutes, with 10 kB for three and a half hours. A client that moves bytes as fast as the gateway hands them on is not waited for.
 
 use std::time::Duration;
 

@@ -9,23 +9,23 @@ use tokio::net::TcpStream;
 use super::transport::Transport;
 
 /// Answers as far as the client takes it at once, and closes.
-pub(crate) fn answer_raw<T: Transport>(mut stream: T, status: &str, reason: &str) {
-    let answer = answer(status, reason);
+pub(crate) fn send_error_response<T: Transport>(mut stream: T, status: &str, reason: &str) {
+    let response = error_response(status, reason);
     let _ = async {
-        stream.write_all(answer.as_bytes()).await?;
+        stream.write_all(response.as_bytes()).await?;
         stream.flush().await
     }
     .now_or_never();
 }
 
 /// The same over a socket that was just accepted: the runtime does not know yet that it takes something.
-pub(crate) fn answer_new(stream: TcpStream, status: &str, reason: &str) {
+pub(crate) fn send_error_response_to_new(stream: TcpStream, status: &str, reason: &str) {
     if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(answer(status, reason).as_bytes());
+        let _ = stream.write(error_response(status, reason).as_bytes());
     }
 }
 
-fn answer(status: &str, reason: &str) -> String {
+fn error_response(status: &str, reason: &str) -> String {
     let length = reason.len();
     format!("HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{reason}")
 }

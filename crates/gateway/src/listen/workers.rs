@@ -32,7 +32,7 @@ use crate::listen::guard::TooMany;
 use crate::listen::line::Line;
 use crate::listen::named::named;
 use crate::listen::patience::Patience;
-use crate::listen::refusal::{answer_new, answer_raw};
+use crate::listen::refusal::{send_error_response, send_error_response_to_new};
 use crate::listen::registry::{Entry, Registry};
 use crate::listen::stream::ClientStream;
 use crate::listen::transport::Transport;
@@ -190,7 +190,11 @@ impl Host {
         let (hold, counted_as) = match held {
             Ok(held) => held,
             Err(TooMany { .. }) if scheme == ListenScheme::Http => {
-                return answer_new(stream, "429 Too Many Requests\r\nretry-after: 1", "too many connections from this address\n");
+                return send_error_response_to_new(
+                    stream,
+                    "429 Too Many Requests\r\nretry-after: 1",
+                    "too many connections from this address\n",
+                );
             }
             Err(TooMany { .. }) => return,
         };
@@ -310,7 +314,7 @@ async fn serve_busy<T: Transport>(stream: ClientStream<T>, session: &Arc<Session
         H1End::Ended(Err(error)) => tracing::debug!(%error, client = %client.peer, "a client broke off"),
         H1End::TooSlow => {
             if let Some(stream) = stream() {
-                answer_raw(stream.into_inner(), "408 Request Timeout", "the request's head took too long\n");
+                send_error_response(stream.into_inner(), "408 Request Timeout", "the request's head took too long\n");
             }
         }
         H1End::Rests => return stream(),
@@ -343,7 +347,7 @@ const MIN_BUFFER: usize = 8192;
 fn refuse(stream: TcpStream, scheme: ListenScheme) {
     // In the middle of an overload nobody shakes hands to say so.
     if scheme == ListenScheme::Http {
-        answer_new(stream, "503 Service Unavailable", "too many connections\n");
+        send_error_response_to_new(stream, "503 Service Unavailable", "too many connections\n");
     }
 }
 

@@ -1,8 +1,8 @@
-//! Whether the one who listens at an instance's address is still the instance.
+//! Whether the process that listens at an instance's address is still the instance.
 //!
 //! An instance that ends leaves its port free until the controller has heard of it, and anybody on the machine may listen there then. So each
 //! new connection is compared: the kernel says which user listens at the address, and it has to be the user whom the node agent found there. The
-//! config names that user. Where it names none, it has to be the one who listened when the first connection was made. Applications do not share
+//! config names that user. Where it names none, it has to be the one that listened when the first connection was made. Applications do not share
 //! users where root started the pool.
 
 use std::io;

@@ -1,6 +1,6 @@
 //! Connections to one instance: those that nothing uses now, and new ones.
 //!
-//! While nobody uses a connection, nobody notices that the instance closed it; that shows when it is taken out again.
+//! While no request uses a connection, nothing notices that the instance closed it; that shows when it is taken out again.
 
 use std::io;
 use std::net::SocketAddr;

@@ -81,7 +81,13 @@ async fn who_waits_in_vain_for_a_seat_of_its_address_is_told_why_and_one_who_lea
     drop(clients(&bed, "127.0.0.1", 3, GET).await);
     let answer = clients(&bed, "127.0.0.1", 1, GET).await[0].read_answer().await;
     assert_eq!((answer.status, answer.header("x-weal-reason")), (429, Some("client-seats")), "{}", answer.text());
-    assert!(answer.text().starts_with("this address has had its part of the application's seats for 0.3 s"), "{}", answer.text());
+    assert!(
+        answer
+            .text()
+            .starts_with("this address already holds its share of the application's seats, and the request waited 0.3 s for one"),
+        "{}",
+        answer.text()
+    );
     bed.until("those who left are gone", |counters| counters.connections <= 2).await;
     gate.permits.add_permits(2);
     for _ in 0..2 {

@@ -4,7 +4,7 @@
 //! stays the application's, because its files carry it: `users.json` in the agent's folder keeps it. A number is taken when an account has it,
 //! when systemd gave it to a unit, when another application of this machine holds it, or, before it is first given, when a process runs as it.
 //!
-//! Jobs of one name are an application here, and whoever hands jobs in chooses their names. So jobs have a part of the range only, and the number
+//! Jobs of one name are an application here, and whoever submits jobs chooses their names. So jobs have a part of the range only, and the number
 //! of a name is given to another once none of its jobs has a folder or a process.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use weal_host::Proc;
 use weal_model::{InstanceId, InstanceState, RestartPolicy, RunEnd, SandboxMode, StopSignal, restart_pause};
-use weal_protocol::Refusal;
 use weal_protocol::node::InstanceSpec;
+use weal_protocol::{InstanceCommand, Refusal};
 
 use super::launch::SHIM_PATIENCE;
 use super::running::Running;
@@ -101,11 +101,11 @@ impl Task {
             }
             None if self.started().is_some_and(|started| self.site.proc.is_alive(started.shim)) => {
                 let waited = WITNESS_PATIENCE.as_secs();
-                format!("ended; how is not known, because its shim did not say so within {waited} s{left}")
+                format!("ended with an unknown status: its shim did not report it within {waited} s{left}")
             }
             Some(Exit::NoResults { why }) => format!("ended by itself with status 0, but its results are not in place: {why}"),
             Some(Exit::Unknown) | None => {
-                format!("ended; how is not known, because its shim was killed too or could not write{left}")
+                format!("ended with an unknown status: its shim was killed too or could not write{left}")
             }
         };
         let is_success = exit == Some(Exit::Code { code: 0 }) && !is_out_of_memory;
@@ -196,14 +196,14 @@ impl Task {
             self.enter(if end.is_success { InstanceState::Stopped } else { InstanceState::Failed }, end.text);
         }
         loop {
-            let alarm = async {
+            let deadline = async {
                 match wake {
                     Some(at) => tokio::time::sleep_until(at).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = alarm => {
+                () = deadline => {
                     self.remember(|memory| memory.restarts = memory.restarts.saturating_add(1));
                     return Phase::Launch(None);
                 }
@@ -230,8 +230,11 @@ impl Task {
                         self.remember_limits(share, limit, memory);
                         let _ = reply.send(Ok(()));
                     }
-                    Some((_, reply)) => {
-                        let _ = reply.send(Err(self.wrong_state()));
+                    Some((Order::Sleep(_) | Order::Park(_), reply)) => {
+                        let _ = reply.send(Err(self.wrong_state(InstanceCommand::Sleep)));
+                    }
+                    Some((Order::Resume, reply)) => {
+                        let _ = reply.send(Err(self.wrong_state(InstanceCommand::Wake)));
                     }
                 }
             }
@@ -369,7 +372,7 @@ pub fn finish_off(isolation: &dyn Isolation, logbook: &Logbook, record: &Record,
     let is_empty = || isolation.processes(member).is_empty();
     let gone = wait(KILL_PATIENCE, &|| is_empty() || (isolation.kill(member).is_err() && is_empty()));
     if !gone {
-        return Err(std::io::Error::other(format!("{instance}: its processes do not go even after SIGKILL")));
+        return Err(std::io::Error::other(format!("{instance} did not end after SIGKILL")));
     }
     if let Some(started) = started {
         wait(KILL_PATIENCE, &|| !proc.is_alive(started.shim));
@@ -397,7 +400,7 @@ pub fn discard(isolation: &dyn Isolation, nodes: &[String], dir: &Path) -> std::
     let deadline = std::time::Instant::now() + KILL_PATIENCE;
     while members().any(|member| !isolation.processes(member).is_empty()) {
         if std::time::Instant::now() >= deadline {
-            return Err(std::io::Error::other(format!("{instance}: its processes do not go even after SIGKILL")));
+            return Err(std::io::Error::other(format!("{instance} did not end after SIGKILL")));
         }
         // One that has just gone is no failure.
         members().for_each(|member| drop(isolation.kill(member)));

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use weal_host::Identity;
 use weal_model::{Bytes, Cpu, InstanceId, InstanceState, RunEnd, Rung, SandboxMode, SleepCosts, Time};
-use weal_protocol::Refusal;
 use weal_protocol::node::{InstanceEvent, InstanceSpec};
+use weal_protocol::{InstanceCommand, Refusal};
 
 use crate::blocking::aside;
 use crate::clock::now;
@@ -378,9 +378,9 @@ impl Task {
     }
 
     /// The refusal of what its state does not allow.
-    fn wrong_state(&self) -> Refusal {
+    fn wrong_state(&self, command: InstanceCommand) -> Refusal {
         let view = self.view.lock().expect("nothing panics while it is held");
-        Refusal::WrongState { instance: view.record.spec.id.clone(), state: view.memory.state }
+        Refusal::WrongState { instance: view.record.spec.id.clone(), state: view.memory.state, command: Some(command) }
     }
 
     fn set_pid(&self, pid: Option<u32>) {

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::unix::AsyncFd;
 use weal_host::{Identity, Proc};
 use weal_model::{HealthProbe, InstanceState, RECOVERED_AFTER, RunEnd};
-use weal_protocol::Refusal;
+use weal_protocol::{InstanceCommand, Refusal};
 
 use super::ending::End;
 use super::launch::start_shim;
@@ -132,7 +132,7 @@ impl Task {
             Order::Park(_) if !self.is_asleep() => Err(Refusal::Woken),
             Order::Park(why) => self.sleep(weal_model::Rung::Parked, &why, running).await,
             Order::Resume => return self.wake(running, reply).await,
-            Order::Stop => Err(self.wrong_state()),
+            Order::Stop => Err(self.wrong_state(InstanceCommand::Stop)),
         };
         // Who asked may be gone; what was asked is done.
         let _ = reply.send(result);

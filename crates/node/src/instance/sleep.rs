@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use weal_model::{Bytes, HealthProbe, InstanceState, Rung, RungCost};
-use weal_protocol::Refusal;
+use weal_protocol::{InstanceCommand, Refusal};
 
 use super::running::{Running, asking};
 use super::{Order, Reply, Task, Wish, until};
@@ -77,7 +77,7 @@ impl Task {
         match state {
             InstanceState::Ready | InstanceState::Unhealthy => {}
             state if state.is_asleep() => {}
-            _ => return Err(self.wrong_state()),
+            _ => return Err(self.wrong_state(InstanceCommand::Sleep)),
         }
         if state == rung.state() {
             return Ok(());
@@ -199,7 +199,7 @@ impl Task {
         let state = self.memory().state;
         let Some(rung) = state.rung() else {
             let awake = state == InstanceState::Ready;
-            let _ = reply.send(if awake { Ok(()) } else { Err(self.wrong_state()) });
+            let _ = reply.send(if awake { Ok(()) } else { Err(self.wrong_state(InstanceCommand::Wake)) });
             return;
         };
         let cores_awake = self.site.idle.put_off();
@@ -286,7 +286,7 @@ impl Task {
     pub(super) async fn save(&self) -> Result<(), Refusal> {
         if self.is_asleep() {
             // What is frozen cannot save anything, nor could a command that joins it.
-            return Err(self.wrong_state());
+            return Err(self.wrong_state(InstanceCommand::Save));
         }
         let record = self.record();
         let argv = record.spec.job.as_ref().map(|run| run.checkpoint.clone()).unwrap_or_default();

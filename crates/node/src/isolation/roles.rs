@@ -23,12 +23,12 @@ pub fn prefer(isolation: &dyn Isolation, pid: u32) -> io::Result<()> {
 }
 
 /// The agent's own place there.
-pub struct Place {
+pub struct RolePlace {
     /// Files of the groups that it came from.
     back: Vec<PathBuf>,
 }
 
-impl Place {
+impl RolePlace {
     /// Takes it, where there is one.
     pub fn take(isolation: &dyn Isolation) -> Self {
         let back = detect::own_groups_beside(&isolation.role_entrances());

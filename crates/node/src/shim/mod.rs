@@ -202,7 +202,7 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     let only = open_lock(&dir.join(LOCK_FILE))?;
     only.lock()?;
     if !adopt && dir.join(STOP_FILE).exists() {
-        tell_agent("everything is being stopped");
+        report_to_agent("everything is being stopped");
         return Ok(());
     }
     let record: Record = read_json(&dir.join(SPEC_FILE))?.ok_or(io::ErrorKind::NotFound)?;
@@ -218,11 +218,11 @@ pub fn main(dir: &Path, adopt: bool) -> io::Result<()> {
     drop(starting);
     match result {
         Ok(watch) => {
-            tell_agent("started");
+            report_to_agent("started");
             Watch { tells: record.spec.job.is_none(), record: Some(record), ..watch }.run()
         }
         Err(error) => {
-            tell_agent(&error.to_string());
+            report_to_agent(&error.to_string());
             Ok(())
         }
     }
@@ -419,7 +419,7 @@ fn explain(error: io::Error, program: &str, launch: &Launch) -> io::Error {
 }
 
 /// One line to the agent, if it still listens.
-fn tell_agent(line: &str) {
+fn report_to_agent(line: &str) {
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if let Ok(null) = fs::OpenOptions::new().write(true).open("/dev/null") {

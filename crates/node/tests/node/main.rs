@@ -12,6 +12,7 @@ mod faults;
 mod jobs;
 mod listening;
 mod sleep;
+mod survival;
 mod vm;
 
 use std::io::Write;
@@ -41,11 +42,11 @@ under_every_isolation!(
     cases::one_that_never_gets_healthy_is_said_to,
     cases::a_flooded_log_stays_bounded_and_readable,
     cases::one_that_leaks_past_its_memory_limit_is_killed_and_restarted,
-    cases::instances_survive_the_agent_and_are_adopted,
-    cases::an_instance_that_ended_without_agent_is_noticed,
-    cases::a_killed_shim_is_replaced_and_its_instance_lives,
-    cases::a_shim_that_is_late_is_waited_for,
-    cases::a_shim_that_starts_late_starts_its_instance_once,
+    survival::instances_survive_the_agent_and_are_adopted,
+    survival::an_instance_that_ended_without_agent_is_noticed,
+    survival::a_killed_shim_is_replaced_and_its_instance_lives,
+    survival::a_shim_that_is_late_is_waited_for,
+    survival::a_shim_that_starts_late_starts_its_instance_once,
     cases::a_health_command_lives_in_its_instances_groups,
     cases::an_instance_is_confined_and_so_is_its_health_command,
     cases::a_stranger_at_its_port_gets_no_requests,
@@ -54,7 +55,7 @@ under_every_isolation!(
     listening::one_that_closes_its_listener_is_replaced_and_each_time_later,
     listening::an_instance_has_256_processes_at_most_and_its_user_is_told,
     cases::one_that_stops_answering_is_replaced_after_a_while,
-    cases::the_next_agent_knows_how_one_ended_that_waits_to_be_started,
+    survival::the_next_agent_knows_how_one_ended_that_waits_to_be_started,
     cases::the_status_of_a_program_of_many_threads_is_told,
     cases::cpu_seconds_match_what_was_burnt,
     jobs::a_run_ends_once_and_its_output_outlives_it,
@@ -62,17 +63,17 @@ under_every_isolation!(
     jobs::a_program_that_cannot_be_run_is_the_jobs_own_fault,
     jobs::the_tasks_of_a_gang_share_their_inputs_and_the_last_brings_the_results,
     cases::a_suspended_instance_uses_no_cpu_and_goes_on,
-    cases::a_killed_agent_leaves_no_half_frozen_instance,
+    survival::a_killed_agent_leaves_no_half_frozen_instance,
     cases::a_repeated_start_changes_nothing_but_what_needs_no_new_process,
-    cases::stop_all_works_without_an_agent,
-    cases::an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none,
+    survival::stop_all_works_without_an_agent,
+    survival::an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none,
     cases::parking_pages_out_or_says_why_not,
     cases::cpu_limits_hold_where_they_can,
     cases::instances_run_as_their_user,
     cases::what_left_its_instance_is_ended_by_its_user,
-    cases::an_instance_whose_record_cannot_be_read_is_ended,
-    cases::an_instance_whose_record_was_removed_while_no_agent_lived_is_ended,
-    cases::an_agent_that_ends_writes_down_again_what_was_removed,
+    survival::an_instance_whose_record_cannot_be_read_is_ended,
+    survival::an_instance_whose_record_was_removed_while_no_agent_lived_is_ended,
+    survival::an_agent_that_ends_writes_down_again_what_was_removed,
     cases::the_agent_comes_before_instances_and_leaves_no_group,
     sleep::fifty_callers_wake_one_instance_once,
     sleep::one_that_is_named_is_woken_although_another_is_awake,

@@ -56,9 +56,9 @@ pub(super) fn experiment_four(setting: &Setting) -> Reproduction {
     record.assume(
         "arrivals are a Poisson process; plans are made on arrivals and completions too, not at the edges of cycles alone",
     );
-    record.assume("under EDF, who waits takes the place of who runs with the latest deadline; nobody else moves");
+    record.assume("under EDF, a job that waits takes the place of the running one with the latest deadline; no other moves");
     record.assume(
-        "ending at 800 completions favours whoever postpones patient jobs: the share of all goals due by the end is told too",
+        "ending at 800 completions favours a policy that postpones patient jobs: the share of all goals due by the end is told too",
     );
     let rates = grid(setting, &gaps, seeds);
     for rate in &rates {

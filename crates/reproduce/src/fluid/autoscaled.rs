@@ -7,7 +7,7 @@
 
 use weal_control::jobs::{Assignment, FirstComeFirstServed, Scheduler, Site, Situation};
 use weal_control::placement::baselines::Autoscaler;
-use weal_model::{Cpu, InstanceId, InstanceObservation, InstanceState, Snapshot, Time};
+use weal_model::{Cpu, InstanceObservation, InstanceState, Snapshot, Time};
 
 use weal_scenario::Scenario;
 
@@ -82,7 +82,7 @@ fn snapshot(now_s: f64, began: &[f64], start_s: f64, used: f64, node_cpu: f64) -
     let is_ready = |began_s: f64| began_s + start_s <= now_s;
     let ready = began.iter().filter(|began_s| is_ready(**began_s)).count().max(1) as f64;
     let instance = |(number, began_s): (usize, &f64)| InstanceObservation {
-        id: InstanceId::from(format!("{APP}-{number}")),
+        id: weal_model::naming::instance_id(&APP.into(), number as u64),
         app: APP.into(),
         node: format!("n{number}").into(),
         state: if is_ready(*began_s) { InstanceState::Ready } else { InstanceState::Starting },

@@ -37,7 +37,7 @@ pub struct BesideFlow {
 pub struct BesideJob {
     /// Its name in the scenario.
     pub name: String,
-    /// Seconds from when it was handed in until it was done: real, simulated.
+    /// Seconds from when it was submitted until it was done: real, simulated.
     pub took_s: (f64, f64),
     /// Utility of that: real, simulated.
     pub utility: (Option<f64>, Option<f64>),

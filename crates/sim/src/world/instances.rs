@@ -1,7 +1,7 @@
 //! Instances: what actions and accidents make of them.
 
 use weal_model::{Action, Bytes, InstanceId, InstanceState, JUST_NAMED, RECOVERED_AFTER, Rung, Time, parked_next, restart_pause};
-use weal_protocol::Refusal;
+use weal_protocol::{InstanceCommand, Refusal};
 use weal_scenario::WorkDistribution;
 
 use super::parts::event::{Event, TaskId};
@@ -107,12 +107,15 @@ impl World<'_> {
                 operation.ordered = Some(action);
                 return;
             }
-            (OperationKind::Sleep(_) | OperationKind::Resume, Some(_)) => {
-                Some(Refusal::WrongState { instance: id, state: entry.state })
+            (OperationKind::Sleep(_), Some(_)) => {
+                Some(Refusal::WrongState { instance: id, state: entry.state, command: Some(InstanceCommand::Sleep) })
+            }
+            (OperationKind::Resume, Some(_)) => {
+                Some(Refusal::WrongState { instance: id, state: entry.state, command: Some(InstanceCommand::Wake) })
             }
             // Its stop failed, or it begins anew: it does not sleep before it has begun.
             (OperationKind::Sleep(_), None) if matches!(entry.state, InstanceState::Starting | InstanceState::Backoff) => {
-                Some(Refusal::WrongState { instance: id, state: entry.state })
+                Some(Refusal::WrongState { instance: id, state: entry.state, command: Some(InstanceCommand::Sleep) })
             }
             (OperationKind::Sleep(_), None) if now_s - entry.named_s < JUST_NAMED.as_secs_f64() => {
                 Some(Refusal::AskedFor { ago_s: now_s - entry.named_s })

@@ -26,14 +26,14 @@ impl World<'_> {
         }
     }
 
-    /// Somebody hands a job in.
+    /// A client submits a job.
     pub fn submit(&mut self, job: usize) {
         let spec = self.to_come[job].clone();
         self.jobs.push(Job::new(spec.clone()));
         self.controller.hear(Input::Order(Order::Run { spec: Box::new(spec) }));
     }
 
-    /// Whoever found no controller, or had no answer from one, hands the job in again.
+    /// A client that found no controller, or had no answer from one, submits the job again.
     pub fn submit_again(&mut self) {
         let is_kept = |job: &&Job| self.controller.records.contains_key(&job.spec.name);
         let not_taken: Vec<_> = self.jobs.iter().filter(|job| !is_kept(job)).map(|job| Box::new(job.spec.clone())).collect();

@@ -9,7 +9,7 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `mod` | hands each event to whom it concerns |
+//! | `mod` | hands each event to the part that it concerns |
 //! | `examine`, `record` | what must hold whatever happens; the run as data, as a rehearsal with real processes gives it |
 //! | `faults` | what goes wrong |
 //! | `controller` | the controller's loop, and its effects carried out in virtual time |

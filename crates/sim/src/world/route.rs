@@ -1,4 +1,4 @@
-//! Carries what one part emits to whoever takes it: the ends of tasks to the gateway and to what waits for them, answers of the node agent to
+//! Carries what one part emits to the part that takes it: the ends of tasks to the gateway and to what waits for them, answers of the node agent to
 //! the gateway, and what happens to instances and jobs to the controller.
 
 use weal_control::cycle::{Done, Input};

@@ -1,8 +1,11 @@
-//! `cargo xtask bench house --base DIR`: this tree beside a former one, whose release programs are built in DIR.
+//! `cargo xtask bench house [--base DIR]`: what the API takes while the node agent is stopped ([`stuck`]), and this tree beside a former one,
+//! whose release programs are built in DIR.
 //!
 //! Planning in milliseconds and in instructions, the simulator's engine in CPU time for each event, the gateway in instructions for each
 //! request. Both versions run by turns in short rounds, so that whatever else the machine does hits both; the median of the rounds' ratios
 //! is what counts. Instructions are counted by callgrind and hardly vary.
+
+mod stuck;
 
 use std::path::Path;
 use std::process::Command;
@@ -77,10 +80,16 @@ const MEASURES: [Measure; 5] = [
     },
 ];
 
-/// Runs the benchmark.
-pub fn run(arguments: &Arguments) -> Result<Table> {
-    let base =
-        arguments.base.as_deref().context("which former version? --base DIR, a checkout with its release programs built")?;
+/// Runs the benchmark; without a former version only what needs none.
+pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
+    let mut tables = vec![stuck::run(arguments)?];
+    if let Some(base) = &arguments.base {
+        tables.push(beside(arguments, base)?);
+    }
+    Ok(tables)
+}
+
+fn beside(arguments: &Arguments, base: &Path) -> Result<Table> {
     let scratch = std::env::temp_dir().join(format!("weal-bench-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
     let result = compare(arguments, base, &scratch);

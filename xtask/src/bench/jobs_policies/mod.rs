@@ -13,7 +13,7 @@ use weal_scenario::workload::{JobArrival, JobKind, JobMix};
 use super::Arguments;
 use crate::table::Table;
 
-/// Jobs that are handed in.
+/// Jobs that are submitted.
 const JOBS: usize = 200;
 /// The slices, and what each has.
 const SLICES: usize = 2;

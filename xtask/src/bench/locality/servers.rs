@@ -41,7 +41,7 @@ impl Server {
     /// Starts one with an empty cache.
     pub fn new(folder: &Path, number: usize) -> Result<Self> {
         let address = free_address()?;
-        let name = format!("weal-locality-{}-{number}", std::process::id());
+        let name = format!("weal-locality-{number}-{}", std::process::id());
         let config = folder.join(format!("{number}.conf"));
         let text = format!(
             "daemon off; worker_processes 2; pid {folder}/{number}.pid; error_log /dev/null; user root;

@@ -101,10 +101,18 @@ impl Pool {
 
     /// The processes of its roles.
     pub fn roles(&self) -> Result<Vec<u32>> {
+        self.record()?.iter().map(process).collect()
+    }
+
+    /// The process of its node agent.
+    pub fn agent(&self) -> Result<u32> {
+        let roles = self.record()?;
+        process(roles.iter().find(|role| role["role"] == "node").context("supervisor.json names no node agent")?)
+    }
+
+    fn record(&self) -> Result<Vec<serde_json::Value>> {
         let record: serde_json::Value = serde_json::from_str(&fs::read_to_string(self.state.join("supervisor.json"))?)?;
-        let roles = record["roles"].as_array().context("supervisor.json names no roles")?;
-        let pid = |role: &serde_json::Value| u32::try_from(role["pid"].as_u64()?).ok();
-        roles.iter().map(|role| pid(role).context("a role without a process")).collect()
+        Ok(record["roles"].as_array().context("supervisor.json names no roles")?.clone())
     }
 
     /// Orders its node agent about, behind its controller's back.
@@ -136,6 +144,11 @@ impl Pool {
         let client = Client::new(self.state.join("run").join(socket), PATIENCE);
         Ok(self.runtime.block_on(client.call(method, asked))?)
     }
+}
+
+/// The process of a role, as the supervisor has written it down.
+fn process(role: &serde_json::Value) -> Result<u32> {
+    u32::try_from(role["pid"].as_u64().context("a role without a process")?).context("the number of a process")
 }
 
 /// An address of this machine that nothing listens at.

@@ -57,7 +57,7 @@ pub async fn until_done(
             Err(error) => return Err(error.into_failure().into()),
         };
         if !json {
-            tell_changes(&status, touched, &mut told);
+            print_changes(&status, touched, &mut told);
         }
         match outcome(&status, taken.generation, touched) {
             Outcome::Done => {
@@ -104,7 +104,7 @@ fn is_done(app: &AppStatus, touched: &BTreeSet<AppName>) -> bool {
     is_out && (app.state.is_settled() || (app.kind == AppKind::Service && !touched.contains(&app.name)))
 }
 
-fn tell_changes(status: &Status, touched: &BTreeSet<AppName>, told: &mut BTreeMap<AppName, String>) {
+fn print_changes(status: &Status, touched: &BTreeSet<AppName>, told: &mut BTreeMap<AppName, String>) {
     for app in status.apps.iter().filter(|app| touched.contains(&app.name) || app.rollout.is_some()) {
         let text = described(app);
         if told.insert(app.name.clone(), text.clone()).as_ref() != Some(&text) {
@@ -136,11 +136,14 @@ async fn failed(client: &Client, status: &Status, apps: &[AppName]) -> Failure {
             lines.iter().for_each(|line| rendered.push_str(&format!("    {}\n", terminal::visible(line))));
         }
     }
+    Failure { rendered, ..Failure::new(Exit::Failed, failure(status, apps)) }
+}
+
+fn failure(status: &Status, apps: &[AppName]) -> String {
     let names: Vec<&str> = apps.iter().map(AppName::as_str).collect();
-    let is_served = status.apps.iter().filter(|app| apps.contains(&app.name)).all(|app| app.rollout.is_some());
+    let is_served = status.apps.iter().filter(|app| apps.contains(&app.name)).all(AppStatus::is_served_by_former);
     let goes_on = if is_served { "; the version before still serves" } else { "" };
-    let message = format!("the deploy of {} failed{goes_on}: mend it and deploy again, or `weal rollback`", names.join(", "));
-    Failure { rendered, ..Failure::new(Exit::Failed, message) }
+    format!("the deploy of {} failed{goes_on}: mend it and deploy again, or `weal rollback`", names.join(", "))
 }
 
 #[cfg(test)]
@@ -171,6 +174,20 @@ mod tests {
         assert_eq!(of("failed", Some(RolloutPhase::Starting)), Outcome::UnderWay, "it may be the version before that failed");
         assert_eq!(of("failed", Some(RolloutPhase::Stuck)), Outcome::Failed(vec!["shop".into()]));
         assert_eq!(of("starting", None), Outcome::UnderWay);
+    }
+
+    #[test]
+    fn a_failed_deploy_says_that_the_version_before_serves_only_while_it_does() {
+        let told = |serving: u32| {
+            let mut status = with("degraded", Some(RolloutPhase::Stuck));
+            status.apps[0].rollout.as_mut().unwrap().serving = serving;
+            failure(&status, &["shop".into()])
+        };
+        assert_eq!(
+            told(1),
+            "the deploy of shop failed; the version before still serves: mend it and deploy again, or `weal rollback`"
+        );
+        assert_eq!(told(0), "the deploy of shop failed: mend it and deploy again, or `weal rollback`");
     }
 
     #[test]

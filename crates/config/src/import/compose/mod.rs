@@ -72,7 +72,7 @@ fn app_names(services: &Map<String, Value>, notes: &mut Vec<String>) -> BTreeMap
         let near = as_name(written);
         let near = if is_name(&near) { near } else { format!("app-{near}").trim_end_matches('-').to_owned() };
         let free = |name: &String| !taken.contains(name);
-        let numbered = (2_u32..).map(|number| format!("{near}-{number}"));
+        let numbered = (2_u32..).map(|count| format!("{near}-{count}"));
         let name = std::iter::once(near.clone()).chain(numbered).find(free).unwrap_or(near);
         notes.push(format!("{name}: called `{written}` in the compose file, `{name}` here"));
         taken.insert(name.clone());

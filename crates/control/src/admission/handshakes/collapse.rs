@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weal_model::Time;
 
-use super::{Effort, Handshakes, Place};
+use super::{Effort, HandshakePlace, Handshakes};
 use crate::seeded::Seeded;
 
 const FULL: Duration = Duration::from_millis(20);
@@ -51,7 +51,7 @@ struct Session {
     answered: u32,
     /// Which of its wishes is open; even between two.
     wish: u32,
-    place: Option<Place>,
+    place: Option<HandshakePlace>,
 }
 
 struct World {
@@ -63,7 +63,7 @@ struct World {
     numbers: u64,
     sessions: Vec<Session>,
     handshakes: Handshakes,
-    waiting: BTreeMap<Place, (User, u32, Effort)>,
+    waiting: BTreeMap<HandshakePlace, (User, u32, Effort)>,
     queue: VecDeque<(User, u32, Work)>,
     is_busy: bool,
     completed: u32,

@@ -1,6 +1,6 @@
 //! Which phase of its job a run is in, and what that asks for (Carrera 5.4.2.1).
 //!
-//! Nobody sees a job go from one phase into the next. What it has used of CPU says where it is, and so plans and memory limits follow that.
+//! Weal does not see a job go from one phase into the next. What it has used of CPU says where it is, and so plans and memory limits follow that.
 //! Where memory says something else, memory is believed: a job keeps the memory of a former phase for as long as it uses it.
 
 use weal_model::{Bytes, JobObservation, JobSpec, JobState, Work};

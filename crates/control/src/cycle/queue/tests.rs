@@ -116,6 +116,22 @@ fn a_job_fails_by_its_own_fault_and_is_run_again_when_weal_lost_it() {
 }
 
 #[test]
+fn a_job_that_waits_for_one_in_vain_is_cancelled_and_names_it() {
+    let end =
+        JobEnd { outcome: JobOutcome::Failed, time: Time(1), run: None, detail: String::new(), cpu_used: Work(0.0), node: None };
+    let failed = JobRecord { end: Some(end), ..record("a-1", 1, 0) };
+    let mut queue = queue(vec![failed, JobRecord { after: vec!["a-1".into()], ..record("b-2", 2, 0) }]);
+    let waits = &mut queue.get_mut(&"b-2".into()).unwrap().record;
+    assert!(waits.cancelled);
+    assert_eq!(waits.cancellation(), "`a-1`, which it waits for, was not done");
+    waits.cancel(Cancellation::Order);
+    assert_eq!(waits.cancellation(), "`a-1`, which it waits for, was not done", "the first reason is kept");
+    let kept = serde_json::json!(JobRecord { cancelled: true, ..record("c-3", 3, 0) });
+    let former: JobRecord = serde_json::from_value(kept).unwrap();
+    assert_eq!(former.cancellation(), "an order cancelled it", "a version that kept no reason knew orders");
+}
+
+#[test]
 fn a_job_that_failed_waits_before_it_is_run_again() {
     let mut queue = queue(vec![record("a-1", 1, 3)]);
     let entry = queue.get_mut(&"a-1".into()).unwrap();

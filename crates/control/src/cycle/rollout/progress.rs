@@ -16,7 +16,7 @@ pub(super) fn status(view: &View<'_>, app: &AppSpec, seen: &[Seen<'_>], target: 
     }
     let new = seen.iter().filter(|seen| seen.stale.is_none() && seen.is_ready()).count();
     let (phase, detail) = phase(view, app, seen, new >= target);
-    Some(RolloutStatus { phase, old: old as u32, new: new as u32, detail })
+    Some(RolloutStatus { phase, old: old as u32, new: new as u32, serving: still_serving(seen).count() as u32, detail })
 }
 
 fn phase(view: &View<'_>, app: &AppSpec, seen: &[Seen<'_>], all_new: bool) -> (RolloutPhase, String) {
@@ -60,7 +60,7 @@ fn failure(view: &View<'_>, app: &AppSpec, seen: &[Seen<'_>]) -> Option<String> 
         return None;
     }
     if let Some((task, TaskState::Failed(how))) = undone(app, view.instances, view.revisions) {
-        return Some(format!("{task} failed: {how}"));
+        return Some(format!("the task {task} failed: {how}"));
     }
     let failed = new().find(|seen| has_failed(seen)).map(tell);
     failed.or_else(|| view.failures.get(&app.name).cloned())
@@ -75,10 +75,14 @@ fn has_failed(seen: &InstanceSeen) -> bool {
     }
 }
 
-/// Who answers meanwhile.
+/// Old instances that answer meanwhile.
+fn still_serving<'a, 's>(seen: &'a [Seen<'s>]) -> impl Iterator<Item = &'a Seen<'s>> {
+    seen.iter().filter(|seen| seen.stale.is_some() && seen.is_ready())
+}
+
+/// The same in a sentence.
 fn serving(seen: &[Seen<'_>]) -> String {
-    let ready = seen.iter().filter(|seen| seen.stale.is_some() && seen.is_ready());
-    let names: Vec<&str> = ready.map(|seen| seen.instance.id.as_str()).collect();
+    let names: Vec<&str> = still_serving(seen).map(|seen| seen.instance.id.as_str()).collect();
     match names.as_slice() {
         [] => "No instance of the version before serves".to_owned(),
         [one] => format!("{one} of the version before still serves"),

@@ -83,7 +83,7 @@ impl Bed {
         let next = RefCell::new(self.instances.len());
         let name = |app: &AppName| {
             *next.borrow_mut() += 1;
-            InstanceId::from(format!("{app}-{}", next.borrow()))
+            weal_model::naming::instance_id(app, *next.borrow() as u64)
         };
         let RolloutStep { actions, .. } = self.with_view(|rollout, view| rollout.step(view, name));
         actions.into_iter().map(|(action, _)| action).collect()

@@ -73,14 +73,15 @@ fn reason(pool: &Pool, solution: &SeatSolution, binding: &Binding, planned: &Flo
             let others = same_bottleneck(solution, f);
             let beside = match others {
                 0 => String::new(),
-                1 => ", and no better one for 1 flow that shares it".to_owned(),
-                _ => format!(", and no better one for {others} flows that share it"),
+                1 => "; the flow beside it is expected to be no better off".to_owned(),
+                _ => format!("; the {others} flows beside it are expected to be no better off"),
             };
             format!(
-                " The CPU of {} is full. Of {} wanted the flow gets {}; the plan expects a utility of {} for it{beside}.",
+                " The CPU of {} is full. The flow gets {:.2} of the {:.2} CPU that it could use, and the plan expects a utility of {} \
+                 for it{beside}.",
                 these(nodes),
-                planned.demand,
-                planned.allocation,
+                planned.allocation.0,
+                planned.demand.0,
                 planned.predicted
             )
         }

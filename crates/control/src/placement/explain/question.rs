@@ -193,7 +193,7 @@ impl Question<'_> {
         let because = if tried.taken {
             format!("That is worth the {:.2} of utility that the change costs: a coming plan may do it.", tried.cost)
         } else if gained <= self.translation.problem.tolerance {
-            "That gains nobody anything.".to_owned()
+            "No application would gain by it.".to_owned()
         } else if gained <= tried.cost {
             format!(
                 "That is not worth the {:.2} of utility that the change costs over {:.0} s.",
@@ -253,10 +253,10 @@ mod tests {
 
         let (verdict, text) = ask(&pool(2, vec![app("search", 100, 1, 1), app("shop", 100, 1, 1)]), &on(0), 1.0, "n1");
         assert_eq!(verdict, NodeVerdict::MaxInstances);
-        assert!(text.contains("1 of 1 instances") && text.contains("gains nobody anything"), "{text}");
+        assert!(text.contains("1 of 1 instances") && text.contains("No application would gain by it"), "{text}");
 
         let (verdict, text) = ask(&pool(2, vec![app("search", 100, 1, 2), app("shop", 100, 1, 1)]), &on(0), 1.0, "n1");
-        assert_eq!((verdict, text.contains("gains nobody anything")), (NodeVerdict::NoGain, true), "{text}");
+        assert_eq!((verdict, text.contains("No application would gain by it")), (NodeVerdict::NoGain, true), "{text}");
 
         let (verdict, text) = ask(&pool(2, vec![app("search", 100, 1, 2), app("shop", 100, 1, 1)]), &on(0), 4.0, "n1");
         assert_eq!((verdict, text.contains("about to be started")), (NodeVerdict::There, true), "{text}");

@@ -160,13 +160,17 @@ fn obstacle(translation: &Translation, solution: &Solution, m: u32, obstacle: Ob
         Obstacle::Memory => {
             let nodes = (0..translation.nodes.len() as u32).filter(|&n| translation.problem.apps[m as usize].allows(n));
             let most = nodes.map(|n| (solution.layout.free_memory(n), n)).max_by_key(|&(free, n)| (free, std::cmp::Reverse(n)));
-            let most = most
-                .map_or_else(String::new, |(free, n)| format!(": {} has most, {}", translation.nodes[n as usize], Bytes(free)));
+            let most = most.map_or_else(String::new, |(free, n)| {
+                format!(": {} has the most, {}", translation.nodes[n as usize], Bytes(free))
+            });
             format!("no node that it may run on has {} of memory free{most}", spec.memory)
         }
         Obstacle::MaxInstances => format!("`instances.max` allows it {} instances", spec.instances.max),
         Obstacle::MaxNodes => "it is on as many nodes as it may be".to_owned(),
-        Obstacle::PerNode => format!("every node that it may run on has {} of it", spec.per_node),
+        Obstacle::PerNode => match spec.per_node {
+            1 => "every node that it may run on already has an instance of it (`per-node = 1`)".to_owned(),
+            most => format!("every node that it may run on already has {most} instances of it (`per-node`)"),
+        },
         Obstacle::NotAllowed => "none of the nodes that it may run on answers".to_owned(),
         Obstacle::Apart(other) => format!("it must be apart from `{}`", name(other)),
         Obstacle::Together(other) => format!("it must be together with `{}`", name(other)),

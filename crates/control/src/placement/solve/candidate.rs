@@ -3,7 +3,7 @@
 //! A placement is taken instead of another only if the first utility (from the worst) that differs by more than the
 //! tolerance is better, and those who gain do so by more than what the changes cost. What is gained well above a goal must be
 //! more than the error of the demand ([`App::doubt`](crate::placement::problem::App::doubt)) makes of it, or instances would change
-//! places with each ripple of what is measured; losses count without that, so that nobody slides down in small steps.
+//! places with each ripple of what is measured; losses count without that, so that no application slides down in small steps.
 
 use super::distribute::distribute;
 use super::max_flow::FlowNetwork;

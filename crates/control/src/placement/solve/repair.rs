@@ -1,8 +1,8 @@
 //! Brings a placement to given demands with few changes.
 //!
-//! The maximum flow says who is short and which nodes are full (the minimum cut). Three remedies, cheapest first:
+//! The maximum flow says which application is short and which nodes are full (the minimum cut). Three remedies, cheapest first:
 //!
-//! 1. add an instance of who is short on a node with spare CPU and memory, taking off idle ones in its way;
+//! 1. add an instance of the one that is short on a node with spare CPU and memory, taking off idle ones in its way;
 //! 2. add one of another application in the cut, so that load moves along and frees CPU where it is needed;
 //! 3. clear a few nodes, those in the cut and as many of those with most spare, and pack them anew; twice as many each time.
 

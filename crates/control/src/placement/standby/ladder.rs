@@ -1,4 +1,4 @@
-//! Where an instance belongs that nobody has asked for lately: awake, asleep on some rung, or ended.
+//! Where an instance belongs that had no request lately: awake, asleep on some rung, or ended.
 //!
 //! # Derivation
 //!
@@ -9,7 +9,7 @@
 //! c_i(t) = f_i + r_i t
 //! ```
 //!
-//! and who knew `t` beforehand would pay `OPT(t) = min_i c_i(t)`. Nobody knows. What is known is that no request came for `t`
+//! and a plan that knew `t` beforehand would pay `OPT(t) = min_i c_i(t)`. No plan knows it. What is known is that no request came for `t`
 //! seconds, of which the natural estimate is that the next one comes at the rate `1 / t`: the chance that it comes within the next
 //! second, times what it would wait for, plus a second's rent, is `f_i / t + r_i`. The place where that is least is the one where
 //! `c_i(t)` is least. So the instance stands on the lower envelope: at each moment where it would have been best to be all along.

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | how long may an instance be idle before it sleeps, and how deep does it sleep then | [`ladder`] |
 //! | how many instances may be awake | [`limit_instances`] |
-//! | how much memory is kept free for those who may grow | [`kept_free`] |
+//! | how much memory is kept free for those that may grow | [`kept_free`] |
 //!
 //! What is done about it are steps of a plan: `steps`.
 
@@ -115,7 +115,7 @@ pub(super) fn lower_place(
         return Some((Place::Ended, "no instance stands by with `enactment = \"start-stop\"`".to_owned()));
     }
     if let Some(rung) = told(policy, m, translation) {
-        let why = format!("a person told `{}` to sleep", translation.apps[m as usize].name);
+        let why = format!("`{}` sleeps by an order", translation.apps[m as usize].name);
         return (rung > now).then_some((Place::Asleep(rung), why));
     }
     let (idle_s, why) = idle_of(translation, policy, ladder, m, instance);

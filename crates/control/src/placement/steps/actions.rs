@@ -205,7 +205,7 @@ impl Steps {
             format!("`{}` may not be on node `{}`", spec.name, instance.node)
         } else if solution.layout.instances(m) < spec.instances.min.max(1) && solution.layout.given(m) <= 0.0 {
             match policy.idle_s.get(&spec.name) {
-                _ if policy.resting.contains_key(&spec.name) => format!("a person told `{}` to sleep", spec.name),
+                _ if policy.resting.contains_key(&spec.name) => format!("`{}` sleeps by an order", spec.name),
                 Some(idle_s) => format!("`{}` has had no request for {idle_s:.0} s", spec.name),
                 None => format!("`{}` gets no requests", spec.name),
             }

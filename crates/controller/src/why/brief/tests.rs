@@ -100,7 +100,7 @@ fn agrees(app: &AppStatus, said: &[String], status: &Status, report: &Report) {
     assert_eq!(text.contains("misses its goal"), misses, "{text}");
     assert_eq!(text.contains("meets its goal"), is_shown && flow.utility.is_some_and(|utility| utility.0 >= 0.0), "{text}");
     if app.state != weal_model::AppState::Ready {
-        assert!(text.contains(&format!("is {}: {}", app.state, app.detail)), "{text}");
+        assert!(text.contains(&format!("{}: {}", app.state.phrase(), app.detail)), "{text}");
     }
     for node in &status.nodes {
         if text.contains(&format!("{} uses", node.name)) {

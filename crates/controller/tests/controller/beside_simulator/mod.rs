@@ -19,7 +19,7 @@ mod peers;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -29,12 +29,12 @@ use weal_controller::record::{Line, digest};
 use weal_controller::store::{Store, StoredConfig};
 use weal_controller::{Options, RECORDING};
 use weal_model::{Action, Bytes, Rung, Target, Time};
-use weal_protocol::controller::{ApiError, JobSubmission, JobVerb};
+use weal_protocol::controller::{ApiError, AppVerb, ConfigUpdate, JobSubmission, JobVerb};
 use weal_scenario::Scenario;
 use weal_sim::world::{DecisionStep, Decisions, OrderAnswer, decisions};
 
 use crate::fake::{DEADLINE, local};
-use peers::{Asked, AskedEngine, Call, Desk, mark, serve_gateway, words};
+use peers::{Asked, AskedEngine, Call, Desk, Revisions, mark, serve_gateway, words};
 
 const CONFIG: &str = include_str!("weal.toml");
 const SCENARIO: &str = include_str!("scenario.toml");
@@ -73,6 +73,8 @@ fn simulated() -> Decisions {
         (72.3004, Order::Wake { app: "shop".into() }),
         (95.3004, Order::Sleep { app: "blog".into(), rung: Some(Rung::Suspended) }),
         (110.3004, Order::Wake { app: "blog".into() }),
+        (135.3004, Order::App { app: "blog".into(), verb: AppVerb::Stop }),
+        (141.3004, Order::App { app: "blog".into(), verb: AppVerb::Start }),
     ];
     decisions(&scenario, &orders).unwrap()
 }
@@ -98,7 +100,9 @@ fn assert_covers(simulated: &Decisions) {
         ("plans", effects().filter(|effect| matches!(effect, Effect::Plan(_))).count()),
         ("gateway configs", effects().filter(|effect| matches!(effect, Effect::ConfigureGateway(_))).count()),
         ("shares", effects().filter(|effect| matches!(effect, Effect::SetCpuShares(_))).count()),
+        ("configs", simulated.steps.iter().filter(|step| matches!(step.input, Input::Config(_))).count()),
         ("starts", acts(|action| matches!(action, Action::Start { .. }))),
+        ("stops", acts(|action| matches!(action, Action::Stop { .. }))),
         ("sleeps", acts(|action| matches!(action, Action::Sleep { .. }))),
         ("resumes", acts(|action| matches!(action, Action::Resume { .. }))),
         ("orders to runs of jobs", effects().filter(|effect| matches!(effect, Effect::Act { job: Some(_), .. })).count()),
@@ -110,12 +114,14 @@ fn assert_covers(simulated: &Decisions) {
         ("plans", 30),
         ("gateway configs", 50),
         ("shares", 20),
-        ("starts", 3),
+        ("configs", 1),
+        ("starts", 5),
+        ("stops", 2),
         ("sleeps", 5),
         ("resumes", 1),
         ("orders to runs of jobs", 5),
         ("jobs kept", 5),
-        ("answers", 6),
+        ("answers", 8),
     ];
     for (name, least) in least {
         assert!(counts[name] >= least, "{name}: {counts:?}");
@@ -126,6 +132,7 @@ fn assert_covers(simulated: &Decisions) {
 struct Run {
     folder: tempfile::TempDir,
     desk: Desk,
+    revisions: Revisions,
     /// Calls that were asked for by a step and were not answered yet.
     waiting: Vec<Call>,
     recording: Recording,
@@ -158,8 +165,8 @@ impl Run {
         let desk = Desk::default();
         let hold = Hold::begin();
         let gateway = serve_gateway(desk.clone(), &folder.path().join("run/gateway.sock"));
-        let revisions = start.config.as_ref().unwrap().revisions.clone();
-        let engine = AskedEngine { desk: desk.clone(), revisions };
+        let revisions = Arc::new(Mutex::new(start.config.as_ref().unwrap().revisions.clone()));
+        let engine = AskedEngine { desk: desk.clone(), revisions: Arc::clone(&revisions) };
         let options = Options {
             state_dir: folder.path().to_owned(),
             api: std::net::TcpListener::bind("127.0.0.1:0").unwrap(),
@@ -180,7 +187,7 @@ impl Run {
             tokio::task::yield_now().await;
         }
         let recording = Recording { file: File::open(path).unwrap(), rest: String::new(), lines: Vec::new(), read: 0 };
-        Self { folder, desk, waiting: Vec::new(), recording, hold, stop, controller, gateway, now: Duration::ZERO }
+        Self { folder, desk, revisions, waiting: Vec::new(), recording, hold, stop, controller, gateway, now: Duration::ZERO }
     }
 
     /// Both loops begin with the same and ask for the same.
@@ -244,7 +251,12 @@ impl Run {
             }
             Input::Order(order) => return Some(self.give(order)),
             Input::Done(done) => self.answer(done),
-            Input::Config(_) | Input::Store(_) => panic!("the scenario has none: {input:?}"),
+            Input::Config(config) => {
+                // What its applications are started from is the engine's to say.
+                self.revisions.lock().unwrap().clone_from(&config.revisions);
+                return Some(self.deploy(config.generation));
+            }
+            Input::Store(_) => panic!("the scenario has none: {input:?}"),
         }
         None
     }
@@ -300,6 +312,20 @@ impl Run {
         self.waiting.remove(at).asked
     }
 
+    /// The same applications from other files: the config changes by a comment, so that it is another one.
+    fn deploy(&self, generation: u64) -> JoinHandle<(u16, String)> {
+        let socket = self.folder.path().join("run/controller.sock");
+        let update = ConfigUpdate {
+            text: format!("{CONFIG}# {generation}\n"),
+            path: "weal.toml".into(),
+            dry_run: false,
+            refused: String::new(),
+            origin: String::new(),
+        };
+        let body = serde_json::to_string(&update).unwrap();
+        tokio::spawn(async move { local(&socket, "PUT", "/v1/config", body).await })
+    }
+
     fn give(&self, order: &Order) -> JoinHandle<(u16, String)> {
         let socket = self.folder.path().join("run/controller.sock");
         let (path, body) = match order {
@@ -308,7 +334,15 @@ impl Run {
             }
             Order::Submit { submission, .. } => ("/v1/jobs".to_owned(), serde_json::to_string(submission)),
             Order::Job { job, verb, .. } => (format!("/v1/jobs/{job}/{verb:?}").to_lowercase(), Ok(String::new())),
-            Order::App { .. } | Order::Run { .. } => panic!("the scenario has none: {order:?}"),
+            Order::App { app, verb } => {
+                let word = match verb {
+                    AppVerb::Stop => "stop",
+                    AppVerb::Start => "start",
+                    AppVerb::Restart | AppVerb::Scale { .. } => panic!("the scenario has none: {order:?}"),
+                };
+                (format!("/v1/apps/{app}/{word}"), Ok(String::new()))
+            }
+            Order::Run { .. } => panic!("the scenario has none: {order:?}"),
             Order::Wake { app } => (format!("/v1/apps/{app}/wake"), Ok(String::new())),
         };
         tokio::spawn(async move { local(&socket, "POST", &path, body.unwrap()).await })
@@ -408,12 +442,18 @@ impl Run {
         for (key, body) in kept {
             assert_eq!(saved.values.get(key), Some(&body), "{key}");
         }
-        let notes = effects().filter_map(|effect| match effect {
+        let note = |effect: &Effect| match effect {
             Effect::Note(note) => Some(note.text.clone()),
             _ => None,
-        });
+        };
         let mut expected = vec!["the controller started".to_owned()];
-        expected.extend(notes);
+        expected.extend(simulated.begins.iter().filter_map(note));
+        for step in &simulated.steps {
+            if let Input::Config(config) = &step.input {
+                expected.push(format!("config {} is in force; nothing that runs changes", config.generation));
+            }
+            expected.extend(step.effects.iter().filter_map(note));
+        }
         expected.push("the controller stopped".to_owned());
         let noted: Vec<String> = saved.events.into_iter().map(|event| event.text).collect();
         assert_eq!(noted, expected[expected.len().saturating_sub(500)..], "the store gives the newest 500");
@@ -465,7 +505,8 @@ fn compare_answer((code, body): &(u16, String), expected: &OrderAnswer, number: 
     let (expected_code, expected_body) = match expected {
         OrderAnswer::Sleep(Ok(taken)) => (200, serde_json::to_string(taken)),
         OrderAnswer::Wake(Ok(taken)) => (200, serde_json::to_string(taken)),
-        OrderAnswer::Sleep(Err(refusal)) | OrderAnswer::Wake(Err(refusal)) => {
+        OrderAnswer::App(Ok(ordered)) => (200, serde_json::to_string(ordered)),
+        OrderAnswer::Sleep(Err(refusal)) | OrderAnswer::Wake(Err(refusal)) | OrderAnswer::App(Err(refusal)) => {
             (409, serde_json::to_string(&ApiError { error: refusal.to_string() }))
         }
     };

@@ -79,11 +79,14 @@ pub fn mark(pool: &PoolSpec) -> u64 {
     hasher.finish()
 }
 
+/// What each application is started from, by the config in force.
+pub type Revisions = Arc<Mutex<BTreeMap<AppName, Revision>>>;
+
 /// The engine.
 #[derive(Debug, Clone)]
 pub struct AskedEngine {
     pub desk: Desk,
-    pub revisions: BTreeMap<AppName, Revision>,
+    pub revisions: Revisions,
 }
 
 impl Engine for AskedEngine {
@@ -92,7 +95,7 @@ impl Engine for AskedEngine {
     }
 
     fn revision(&self, app: &AppSpec) -> Revision {
-        self.revisions[&app.name].clone()
+        self.revisions.lock().unwrap()[&app.name].clone()
     }
 
     async fn configure(&self, nodes: &[NodeSpec]) -> Result<(), weal_engine::Error> {

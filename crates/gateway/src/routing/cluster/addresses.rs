@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tokio::sync::oneshot;
-use weal_control::admission::addresses::{AddressPlaces, Place};
+use weal_control::admission::addresses::{AddressPlace, AddressPlaces};
 
 /// Who holds what.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Addresses {
     /// Those of them whose bodies have not all come. None of these waits here.
     pub uploads: AddressPlaces,
     /// Those that wait.
-    pub waiting: BTreeMap<Place, oneshot::Sender<()>>,
+    pub waiting: BTreeMap<AddressPlace, oneshot::Sender<()>>,
 }
 
 impl Default for Addresses {

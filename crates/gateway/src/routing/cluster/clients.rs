@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use weal_control::admission::addresses::{Full, Place};
+use weal_control::admission::addresses::{AddressPlace, Full};
 use weal_model::Network;
 
 use super::addresses::Addresses;
@@ -14,7 +14,7 @@ use crate::http::request_body::Share;
 #[derive(Debug)]
 pub(crate) struct ClientPlace {
     cluster: Arc<Cluster>,
-    place: Place,
+    place: AddressPlace,
 }
 
 /// Tells when a request may go on.
@@ -24,7 +24,7 @@ pub(crate) type Turn = oneshot::Receiver<()>;
 #[derive(Debug)]
 pub(crate) struct UploadShare {
     cluster: Arc<Cluster>,
-    place: Option<Place>,
+    place: Option<AddressPlace>,
 }
 
 impl Cluster {

@@ -1,6 +1,6 @@
 //! One connection to an instance, and the exchanges over it.
 //!
-//! A connection has no task of its own: whoever uses it drives it, so an exchange costs no wake-up between tasks.
+//! A connection has no task of its own: the request that uses it drives it, so an exchange costs no wake-up between tasks.
 
 use std::future::Future as _;
 use std::io;

@@ -3,7 +3,7 @@
 use weal_control::cycle::{Cycle, Effect, Input, Order, Start};
 use weal_model::Time;
 use weal_protocol::Refusal;
-use weal_protocol::controller::{SleepTaken, WakeTaken};
+use weal_protocol::controller::{AppOrdered, SleepTaken, WakeTaken};
 
 /// A run of the loop, from its beginning.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub enum OrderAnswer {
     Sleep(Result<SleepTaken, Refusal>),
     /// To wake.
     Wake(Result<WakeTaken, Refusal>),
+    /// To restart, stop, start or scale.
+    App(Result<AppOrdered, Refusal>),
 }
 
 /// Hands `input` to the loop; the answer is that to an order.
@@ -43,6 +45,7 @@ pub fn hand(cycle: &mut Cycle, now: Time, input: Input) -> Option<OrderAnswer> {
     match input {
         Input::Order(Order::Sleep { app, rung }) => Some(OrderAnswer::Sleep(cycle.handle_sleep(now, &app, rung))),
         Input::Order(Order::Wake { app }) => Some(OrderAnswer::Wake(cycle.handle_wake(now, &app))),
+        Input::Order(Order::App { app, verb }) => Some(OrderAnswer::App(cycle.handle_verb(now, &app, verb))),
         input => {
             cycle.handle(now, input);
             None

@@ -1,4 +1,4 @@
-//! What a change in one part means for another. Whoever makes the change emits it, and does not know who takes it.
+//! What a change in one part means for another. The part that makes the change emits it, and does not know which part takes it.
 
 use weal_model::{Action, InstanceState};
 use weal_protocol::Refusal;

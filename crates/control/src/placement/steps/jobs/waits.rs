@@ -1,4 +1,4 @@
-//! Why a job does not run, in a sentence: what it lacks, who has that, and who comes before it.
+//! Why a job does not run, in a sentence: what it lacks, which jobs have that, and which come before it.
 
 use weal_model::{Bytes, JobState, Utility};
 
@@ -85,13 +85,13 @@ impl<'a, 'b> Waits<'a, 'b> {
     fn reason(&self, m: usize) -> String {
         let (job, situation) = (&self.situation.jobs[m], self.situation);
         if job.start_s > situation.now_s {
-            return "it was handed in after this plan had measured, and the next one decides about it".to_owned();
+            return "it was submitted after this plan's measurements; the next plan decides".to_owned();
         }
         if job.is_done() {
-            return "all the work that was declared for it is done".to_owned();
+            return "it has done all the work that was stated for it".to_owned();
         }
         if self.put_off.contains(&m) {
-            return "what makes room for it still holds the memory".to_owned();
+            return "whatever makes room for it has not freed its memory yet".to_owned();
         }
         self.lacks_memory(m).unwrap_or_else(|| self.stands_back(m))
     }
