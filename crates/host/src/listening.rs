@@ -265,7 +265,7 @@ mod tests {
         let own = rustix::process::geteuid().as_raw();
         for address in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
             let Ok(listener) = TcpListener::bind((address, 0)) else {
-                eprintln!("skipped: {address} cannot be had here");
+                weal_testing::skip(format_args!("{address} cannot be had here"));
                 continue;
             };
             let address = listener.local_addr().unwrap();
@@ -288,7 +288,7 @@ mod tests {
     fn a_socket_for_datagrams_is_found_by_its_port_with_its_owner() {
         for address in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
             let Ok(socket) = std::net::UdpSocket::bind((address, 0)) else {
-                eprintln!("skipped: {address} cannot be had here");
+                weal_testing::skip(format_args!("{address} cannot be had here"));
                 continue;
             };
             let address = socket.local_addr().unwrap();
@@ -307,7 +307,7 @@ mod tests {
     fn a_connection_is_found_by_its_ends_with_its_owner_until_it_is_closed() {
         for address in ["127.0.0.1", "::1"] {
             let Ok(listener) = TcpListener::bind((address, 0)) else {
-                eprintln!("skipped: {address} cannot be had here");
+                weal_testing::skip(format_args!("{address} cannot be had here"));
                 continue;
             };
             let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

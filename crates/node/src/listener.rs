@@ -162,7 +162,7 @@ mod tests {
         let port = first.local_addr().unwrap().port();
         let mut own = Own::default();
         own.check(&Proc::system(), port, false, || vec![std::process::id()]).unwrap();
-        let Ok(second) = TcpListener::bind(("::", port)) else { return eprintln!("skipped: there is no IPv6 here") };
+        let Ok(second) = TcpListener::bind(("::", port)) else { return weal_testing::skip("there is no IPv6 here") };
         assert!(own.check(&Proc::system(), port, false, Vec::new).is_err());
         drop(second);
     }
