@@ -1,6 +1,7 @@
 //! Asking the kernel for the sockets that listen (sock_diag(7)). It walks those that listen only, where /proc/net/tcp prints every
 //! connection of the machine. By hand: the one library for it brings a second version of four others for these two messages.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -151,9 +152,8 @@ fn one_found(address: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Opti
     }
     // Whatever its cookie is.
     id[ID - 8..].fill(0xff);
-    let socket = ask(&request(family, libc::IPPROTO_TCP, LISTEN, ONE, id))?;
     let mut buffer = [0u8; 1 << 10];
-    let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+    let length = answer_to_one(&request(family, libc::IPPROTO_TCP, LISTEN, ONE, id), &mut buffer)?;
     match message(&buffer[..length]) {
         Some((SOCK_DIAG_BY_FAMILY, body, _)) => Ok(read(body)),
         Some((ERROR, body, _)) if code(body) == Some(libc::ENOENT) => Ok(None),
@@ -173,9 +173,33 @@ fn asked() -> io::Result<Vec<Listening>> {
 
 /// Where the answer comes.
 fn ask(request: &[u8]) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
-    sendto(&socket, request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
+    let socket = open()?;
+    send(&socket, request)?;
     Ok(socket)
+}
+
+fn open() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?)
+}
+
+fn send(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
+    sendto(socket, request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
+    Ok(())
+}
+
+thread_local! {
+    /// What this thread has asked the kernel over. A gateway asks for each connection, and to make a socket costs more than the question.
+    static ASKED: Cell<Option<OwnedFd>> = const { Cell::new(None) };
+}
+
+/// The length of the one message that answers `request`.
+fn answer_to_one(request: &[u8], buffer: &mut [u8]) -> io::Result<usize> {
+    let socket = ASKED.take().map_or_else(open, Ok)?;
+    send(&socket, request)?;
+    let (length, _) = recv(&socket, buffer, RecvFlags::empty())?;
+    // Kept only now: where something failed, the answer may still come, and would be taken for that to the next question.
+    ASKED.set(Some(socket));
+    Ok(length)
 }
 
 /// struct nlmsghdr and struct inet_diag_req_v2.
@@ -282,6 +306,22 @@ mod tests {
             drop(listener);
             assert_eq!((at_the_port(listening()), one_asked(reached).unwrap()), (vec![], None));
         }
+    }
+
+    #[test]
+    fn a_thread_that_asks_again_asks_over_the_same_socket() {
+        let asked_over = || {
+            let socket = ASKED.take().expect("it was asked");
+            let number = std::os::fd::AsRawFd::as_raw_fd(&socket);
+            ASKED.set(Some(socket));
+            number
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let first = one_asked(address).unwrap().map(|_| asked_over());
+        assert!(first.is_some());
+        assert_eq!(one_asked((address.ip(), 9).into()).unwrap(), None, "nobody listens there");
+        assert_eq!(one_asked(address).unwrap().map(|_| asked_over()), first);
     }
 
     #[test]
