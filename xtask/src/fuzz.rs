@@ -12,6 +12,9 @@ pub struct Arguments {
     /// Mutations that each target runs
     #[arg(long, default_value_t = 200_000)]
     executions: u64,
+    /// Go on behind so many mutations: a former run with the same seed has done them
+    #[arg(long, default_value_t = 0)]
+    first: u64,
     /// One target only, by the name of its folder in crates/fuzz/corpus
     #[arg(long)]
     target: Option<String>,
@@ -45,15 +48,17 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         let mut command = Command::new(env!("CARGO"));
         command.arg("test").arg("--quiet").args(place).arg("fuzz_").current_dir(&root);
         command.env("WEAL_FUZZ_EXECUTIONS", arguments.executions.to_string()).env("WEAL_FUZZ_SEED", arguments.seed.to_string());
+        command.env("WEAL_FUZZ_FIRST", arguments.first.to_string());
         if let Some(target) = &arguments.target {
             command.env("WEAL_FUZZ_TARGET", target);
         }
         is_good &= command.status().context("cannot run cargo")?.success();
     }
     println!(
-        "{} mutations of each target with seed {}: {}",
+        "{} mutations of each target with seed {}, the first {} left out: {}",
         arguments.executions,
         arguments.seed,
+        arguments.first,
         if is_good { "ok" } else { "FAILED" }
     );
     Ok(is_good)

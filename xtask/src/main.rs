@@ -5,6 +5,7 @@ mod chaos;
 mod dist;
 mod elf;
 mod fuzz;
+mod lossless;
 mod machine;
 mod programs;
 mod report;
@@ -39,6 +40,8 @@ enum Chore {
     Soak(soak::Arguments),
     /// Feed every parser of outside bytes with mutations of a small corpus
     Fuzz(fuzz::Arguments),
+    /// Change a pool in every way under load of every kind, and count what is lost
+    Lossless(lossless::Arguments),
     /// Run end-to-end tests on an emulated machine with control groups of v2 alone
     Machine(machine::Arguments),
     /// Make packages of weal for Debian and RPM, and an OCI image
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Chore::Chaos(arguments) => chaos::run(&arguments),
         Chore::Dist(arguments) => dist::run(&arguments),
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
+        Chore::Lossless(arguments) => lossless::run(&arguments),
         Chore::Machine(arguments) => machine::run(&arguments),
         Chore::Site => site::run(),
         Chore::Soak(arguments) => soak::run(&arguments),

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_strangers_link_anywhere_on_the_way_is_named() {
         if !users::is_root() {
-            return eprintln!("skipped: only root can make files of others");
+            return weal_testing::skip("only root can make files of others");
         }
         const STRANGER: u32 = 61_203;
         let folder = tempfile::tempdir().unwrap();

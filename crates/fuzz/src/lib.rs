@@ -17,6 +17,8 @@ use serde::de::DeserializeOwned;
 
 /// How many mutations each target runs in `make test`, where this is not set: some seconds for all of them in a debug build.
 pub const EXECUTIONS: &str = "WEAL_FUZZ_EXECUTIONS";
+/// The number of the first mutation where it is not 0: where a former run with the same seed has ended.
+pub const FIRST: &str = "WEAL_FUZZ_FIRST";
 /// Runs the named target only, if it is set.
 pub const ONLY: &str = "WEAL_FUZZ_TARGET";
 /// Another seed than 1.
@@ -39,7 +41,8 @@ pub fn target(name: &str, run: impl Fn(&[u8])) {
     for (index, input) in corpus.iter().enumerate() {
         try_input(&run, input, &format!("{name}: input {index} of its corpus"));
     }
-    for execution in 0..executions() {
+    let first = number(FIRST).unwrap_or(0);
+    for execution in first..first.saturating_add(executions()) {
         let mut rng = weal_rng::stream(seed, &format!("{name}/{execution}"));
         let input = mutation::mutate(&corpus, &mut rng);
         try_input(&run, &input, &format!("{name}: execution {execution} with {SEED}={seed}"));

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use weal_control::admission::class_of_inner;
@@ -32,10 +32,11 @@ use weal_model::{FlowId, GatewayName, ListenScheme};
 use weal_rpc::{Callers, RpcRefusal};
 
 use crate::clock::Clock;
+use crate::http::deadline::Deadlines;
 use crate::http::origin::RequestIds;
 use crate::http::session::Gateway;
 pub use crate::limits::Limits;
-use crate::listen::accepting::accept_each;
+use crate::listen::accepting::Entrance;
 use crate::listen::guard::Guard;
 use crate::listen::l4::Ports;
 use crate::listen::registry::Registry;
@@ -110,6 +111,7 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         tls: Tls::new(limits.handshakes),
         compressions: Arc::new(Semaphore::new(limits.compressions)),
         gathers: Semaphore::new(limits.gathers),
+        deadlines: Deadlines::new(limits.workers),
         unrouted: AtomicU64::new(0),
         malformed: AtomicU64::new(0),
         abusive: AtomicU64::new(0),
@@ -166,13 +168,12 @@ fn failed_to(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
     move |source| Error { what, source }
 }
 
-fn listening(socket: std::net::TcpListener) -> Result<TcpListener, Error> {
-    socket.set_nonblocking(true).map_err(failed_to("use the clients' socket"))?;
-    TcpListener::from_std(socket).map_err(failed_to("use the clients' socket"))
+fn listening(socket: std::net::TcpListener) -> Result<Entrance, Error> {
+    Entrance::new(socket).map_err(failed_to("use the clients' socket"))
 }
 
 /// Accepts clients with and without TLS. Those without wait for a moment too, so that none is answered that is to be sent on to TLS.
-async fn accept_all(clients: &TcpListener, tls_clients: Option<&TcpListener>, workers: &Workers, tls: &Tls) {
+async fn accept_all(clients: &Entrance, tls_clients: Option<&Entrance>, workers: &Workers, tls: &Tls) {
     const MOMENT: Duration = Duration::from_secs(2);
     let Some(tls_clients) = tls_clients else { return accept(clients, workers, ListenScheme::Http).await };
     let secure = async {
@@ -186,8 +187,8 @@ async fn accept_all(clients: &TcpListener, tls_clients: Option<&TcpListener>, wo
     tokio::join!(secure, plain);
 }
 
-async fn accept(clients: &TcpListener, workers: &Workers, scheme: ListenScheme) {
-    accept_each(clients, || workers.room(), |stream, peer| workers.hand_over(stream, peer, scheme, None)).await;
+async fn accept(clients: &Entrance, workers: &Workers, scheme: ListenScheme) {
+    clients.accept_each(|| workers.room(), |accepted| workers.hand_over(accepted, scheme, None)).await;
 }
 
 /// Lets what is running end, within the limit for it.

@@ -1,6 +1,7 @@
 //! Asking the kernel for the sockets that listen (sock_diag(7)). It walks those that listen only, where /proc/net/tcp prints every
 //! connection of the machine. By hand: the one library for it brings a second version of four others for these two messages.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -162,9 +163,8 @@ fn one_found(address: SocketAddr, remote: Option<SocketAddr>) -> io::Result<Opti
     }
     // Whatever its cookie is.
     id[ID - 8..].fill(0xff);
-    let socket = ask(&request(family, libc::IPPROTO_TCP, LISTEN, ONE, id))?;
     let mut buffer = [0u8; 1 << 10];
-    let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::empty())?;
+    let length = answer_to_one(&request(family, libc::IPPROTO_TCP, LISTEN, ONE, id), &mut buffer)?;
     match message(&buffer[..length]) {
         Some((SOCK_DIAG_BY_FAMILY, body, _)) => Ok(read(body)),
         Some((ERROR, body, _)) if code(body) == Some(libc::ENOENT) => Ok(None),
@@ -184,9 +184,33 @@ fn asked() -> io::Result<Vec<Listening>> {
 
 /// Where the answer comes.
 fn ask(request: &[u8]) -> io::Result<OwnedFd> {
-    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
-    sendto(&socket, request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
+    let socket = open()?;
+    send(&socket, request)?;
     Ok(socket)
+}
+
+fn open() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?)
+}
+
+fn send(socket: &OwnedFd, request: &[u8]) -> io::Result<()> {
+    sendto(socket, request, SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
+    Ok(())
+}
+
+thread_local! {
+    /// What this thread has asked the kernel over. A gateway asks for each connection, and to make a socket costs more than the question.
+    static ASKED: Cell<Option<OwnedFd>> = const { Cell::new(None) };
+}
+
+/// The length of the one message that answers `request`.
+fn answer_to_one(request: &[u8], buffer: &mut [u8]) -> io::Result<usize> {
+    let socket = ASKED.take().map_or_else(open, Ok)?;
+    send(&socket, request)?;
+    let (length, _) = recv(&socket, buffer, RecvFlags::empty())?;
+    // Kept only now: where something failed, the answer may still come, and would be taken for that to the next question.
+    ASKED.set(Some(socket));
+    Ok(length)
 }
 
 /// struct nlmsghdr and struct inet_diag_req_v2.
@@ -291,7 +315,7 @@ mod tests {
         let own = rustix::process::geteuid().as_raw();
         for address in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
             let Ok(listener) = TcpListener::bind((address, 0)) else {
-                eprintln!("skipped: {address} cannot be had here");
+                weal_testing::skip(format_args!("{address} cannot be had here"));
                 continue;
             };
             let address = listener.local_addr().unwrap();
@@ -311,10 +335,26 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_asks_again_asks_over_the_same_socket() {
+        let asked_over = || {
+            let socket = ASKED.take().expect("it was asked");
+            let number = std::os::fd::AsRawFd::as_raw_fd(&socket);
+            ASKED.set(Some(socket));
+            number
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let first = one_asked(address).unwrap().map(|_| asked_over());
+        assert!(first.is_some());
+        assert_eq!(one_asked((address.ip(), 9).into()).unwrap(), None, "nobody listens there");
+        assert_eq!(one_asked(address).unwrap().map(|_| asked_over()), first);
+    }
+
+    #[test]
     fn a_socket_for_datagrams_is_found_by_its_port_with_its_owner() {
         for address in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
             let Ok(socket) = std::net::UdpSocket::bind((address, 0)) else {
-                eprintln!("skipped: {address} cannot be had here");
+                weal_testing::skip(format_args!("{address} cannot be had here"));
                 continue;
             };
             let address = socket.local_addr().unwrap();
@@ -341,7 +381,7 @@ mod tests {
             let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
             Ok::<_, rustix::io::Errno>((socket, address.port()))
         });
-        let (Ok((_tcp, tcp)), Ok((_udp, udp))) = (tcp, udp) else { return eprintln!("skipped: there is no IPv6 here") };
+        let (Ok((_tcp, tcp)), Ok((_udp, udp))) = (tcp, udp) else { return weal_testing::skip("there is no IPv6 here") };
         let [v4, v6] = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
         let takes = |ip: IpAddr| listening().unwrap().iter().any(|socket| socket.takes((ip, tcp).into()));
         assert_eq!((takes(v4), takes(v6)), (false, true));
@@ -353,7 +393,7 @@ mod tests {
     fn a_connection_is_found_by_its_ends_with_its_owner_until_it_is_closed() {
         for address in ["127.0.0.1", "::1"] {
             let Ok(listener) = TcpListener::bind((address, 0)) else {
-                eprintln!("skipped: {address} cannot be had here");
+                weal_testing::skip(format_args!("{address} cannot be had here"));
                 continue;
             };
             let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -310,7 +310,7 @@ mod tests {
     /// A folder of `FORMER` with a file, and a file of root's beside it; `None` when this test cannot make one.
     fn data() -> Option<(tempfile::TempDir, PathBuf, PathBuf)> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can give files away");
+            weal_testing::skip("only root can give files away");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();

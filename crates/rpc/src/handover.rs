@@ -153,7 +153,7 @@ mod tests {
     #[tokio::test]
     async fn what_another_user_sends_is_not_taken() {
         if !rustix::process::geteuid().is_root() {
-            return eprintln!("skipped: only root can send as another user");
+            return weal_testing::skip("only root can send as another user");
         }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ports.sock");

@@ -84,14 +84,16 @@ fn machine() -> Option<ConfinementSupport> {
     if machine.is_root && machine.mounts && machine.filter {
         return Some(machine);
     }
-    eprintln!("skipped: a sandbox's mounts need root outside of a container, and filters of system calls: {machine:?}");
+    weal_testing::skip(format_args!(
+        "a sandbox's mounts need root outside of a container, and filters of system calls: {machine:?}"
+    ));
     None
 }
 
 fn skips_without(program: &str) -> bool {
     let is_missing = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err();
     if is_missing {
-        eprintln!("skipped: there is no {program} here");
+        weal_testing::skip(format_args!("there is no {program} here"));
     }
     is_missing
 }
@@ -249,7 +251,7 @@ print(setns, pidfd_getfd, sched_setattr, personality, resource.getrlimit(resourc
     assert_eq!(with(Permit::SystemCalls), "EBADF EBADF EINVAL ok True\n");
     let most = rustix::process::getrlimit(rustix::process::Resource::Core).maximum;
     if most == Some(0) {
-        return eprintln!("skipped: nothing on this machine writes its memory to a file");
+        return weal_testing::skip("nothing on this machine writes its memory to a file");
     }
     assert_eq!(said(SandboxSpec { core_dumps: true, ..SandboxSpec::default() }), "EPERM EPERM ENOSYS EPERM False\n");
 }
@@ -317,7 +319,7 @@ fn a_link_of_its_own_in_the_place_of_a_folder_leads_nowhere() {
 fn without_mounts_landlock_keeps_it_to_its_folders() {
     let machine = ConfinementSupport::probe();
     if !machine.is_root || machine.landlock_version == 0 {
-        return eprintln!("skipped: the test needs root to be another user, and Landlock");
+        return weal_testing::skip("the test needs root to be another user, and Landlock");
     }
     let bench = Bench::new();
     let plan = bench.plan(&SandboxSpec::default(), ConfinementSupport { mounts: false, is_root: false, ..machine });

@@ -95,6 +95,8 @@ pub enum Name {
     Sleep,
     /// slowhttptest's attacks on a pool: what good clients see of them
     SlowClients,
+    /// What testssl.sh finds at the gateway of `weal up`
+    Testssl,
     /// A server with a thread for each connection, alone and behind weal, under clients who think
     Threads,
     /// More new sessions over TLS than there is CPU for, with the order of handshakes and without it

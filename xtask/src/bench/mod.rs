@@ -25,6 +25,7 @@ mod sim;
 mod sleep;
 mod slow_attacks;
 mod slow_clients;
+mod testssl;
 mod threads;
 mod tls_overload;
 
@@ -60,6 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,
         Name::SlowClients => vec![slow_clients::run(arguments)?],
+        Name::Testssl => vec![testssl::run(arguments)?],
         Name::Threads => threads::run(arguments)?,
         Name::TlsOverload => tls_overload::run(arguments)?,
         Name::Profiles => vec![profiles::run(arguments)?],

@@ -10,10 +10,11 @@ use super::files::Files;
 use super::finding::Finding;
 
 /// The floor of each crate. A crate uses only crates on lower floors.
-const FLOORS: [(&str, u32); 20] = [
+const FLOORS: [(&str, u32); 21] = [
     ("weal-model", 0),
     ("weal-protocol", 0),
     ("weal-rng", 0),
+    ("weal-testing", 0),
     ("weal-config", 1),
     ("weal-control", 1),
     ("weal-emulated", 0),

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn what_root_runs_and_others_could_change_is_named() {
         if !users::is_root() {
-            return eprintln!("skipped: only root can make files of others");
+            return weal_testing::skip("only root can make files of others");
         }
         let place = tempfile::tempdir().unwrap();
         mode(place.path(), 0o755);

@@ -62,7 +62,7 @@ fn curl(pool: &Pool, path: &str, words: &[&str]) -> Option<(String, String)> {
 #[test]
 fn the_api_over_tls_lets_in_who_shows_a_certificate_and_orders_take_a_token() {
     if ["openssl", "curl"].iter().any(|program| Command::new(program).arg("version").output().is_err()) {
-        return eprintln!("skipped: there is no openssl or no curl");
+        return weal_testing::skip("there is no openssl or no curl");
     }
     let mut pool = Pool::new("");
     let folder = pool.config().parent().unwrap().to_owned();

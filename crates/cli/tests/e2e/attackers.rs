@@ -244,7 +244,7 @@ impl Thief {
 #[test]
 fn who_listens_in_the_place_of_an_instance_that_ended_gets_no_request() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+        return weal_testing::skip("without root, applications have the same user as everybody else here");
     }
     let mut pool = Pool::new(&echo_app("echo", ""));
     pool.up();
@@ -267,7 +267,7 @@ fn who_listens_in_the_place_of_an_instance_that_ended_gets_no_request() {
 #[test]
 fn who_takes_the_port_before_the_first_request_gets_none_either() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+        return weal_testing::skip("without root, applications have the same user as everybody else here");
     }
     let mut pool = Pool::new(&echo_app("echo", ""));
     pool.up();
@@ -285,7 +285,7 @@ fn who_takes_the_port_before_the_first_request_gets_none_either() {
 #[test]
 fn who_listens_where_an_instance_was_before_the_pool_was_started_again_gets_no_request() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+        return weal_testing::skip("without root, applications have the same user as everybody else here");
     }
     let mut pool = Pool::new(&echo_app("echo", ""));
     pool.up();

@@ -50,7 +50,7 @@ impl Drop for Disk {
 fn pool_on_a_disk() -> Option<(Pool, Disk)> {
     let pool = Pool::new(&(echo_app("echo", "") + &echo_app("other", "")));
     let Some(disk) = Disk::mount(&pool.state()) else {
-        eprintln!("skipped: only root can mount a small disk");
+        weal_testing::skip("only root can mount a small disk");
         return None;
     };
     Some((pool, disk))

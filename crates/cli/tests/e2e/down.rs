@@ -63,7 +63,7 @@ fn down_names_what_it_cannot_end_and_fails_until_that_is_gone() {
 #[test]
 fn a_mark_of_a_user_whom_the_pool_does_not_know_keeps_nothing_from_ending() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root starts a program as somebody else");
+        return weal_testing::skip("only root starts a program as somebody else");
     }
     let mut pool = Pool::echo();
     pool.up();

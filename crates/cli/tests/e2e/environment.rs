@@ -114,7 +114,7 @@ fn nothing_that_an_application_leaves_in_its_folder_keeps_its_secrets_from_it() 
 #[test]
 fn a_secret_that_is_given_as_a_file_is_read_by_its_application_wherever_the_state_directory_lies() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: only root gives applications users of their own, and makes folders in /var/lib");
+        return weal_testing::skip("only root gives applications users of their own, and makes folders in /var/lib");
     }
     let pool = Pool::new("");
     let folder = tempfile::Builder::new().prefix("weal-e2e-").tempdir_in("/var/lib").unwrap();

@@ -8,7 +8,7 @@ use crate::pool::{Pool, demo_program};
 /// Asserts it of all instances that have a process, of which there have to be so many at least. Skips a pool that cannot give users.
 pub fn assert_confined(pool: &Pool, at_least: usize) {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root's pools give their applications users of their own");
+        weal_testing::skip("only root's pools give their applications users of their own");
         return;
     }
     let status = pool.status().unwrap();
@@ -62,7 +62,7 @@ fn the_example_of_contention_runs_confined_and_without_root() {
 #[test]
 fn the_trade_example_runs_confined_and_without_root() {
     if !rustix::process::geteuid().is_root() || !has_postgres() {
-        eprintln!("skipped: the trade example needs root and PostgreSQL (Debian package postgresql)");
+        weal_testing::skip("the trade example needs root and PostgreSQL (Debian package postgresql)");
         return;
     }
     let mut pool = Pool::new(&applications("trade"));

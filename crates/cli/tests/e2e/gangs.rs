@@ -133,7 +133,7 @@ fn a_gang_whose_node_leaves_the_pool_is_run_again_where_there_is_room() {
 fn has_mpirun() -> bool {
     let has = std::process::Command::new("mpirun").arg("--version").output().is_ok();
     if !has {
-        eprintln!("skipped: this machine has no mpirun (openmpi-bin)");
+        weal_testing::skip("this machine has no mpirun (openmpi-bin)");
     }
     has
 }

@@ -65,7 +65,7 @@ fn utilities(pool: &Pool) -> Option<[f64; 2]> {
 
 fn come_to_the_same_utility(apps: &str) {
     if Command::new("wrk").arg("-v").output().is_err() {
-        eprintln!("skipped: wrk is missing; scripts/bootstrap test installs it");
+        weal_testing::skip("wrk is missing; scripts/bootstrap test installs it");
         return;
     }
     let mut pool = Pool::new(&format!("{NODES_AND_CLASSES}\n{apps}"));

@@ -16,7 +16,7 @@ pub const NOBODY: u32 = 65_534;
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("skipped: only root starts pools whose roles and applications have users of their own");
+        weal_testing::skip("only root starts pools whose roles and applications have users of their own");
     }
     is_root
 }

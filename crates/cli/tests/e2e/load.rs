@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
@@ -138,7 +138,8 @@ async fn exchange(connection: &mut Option<BufReader<TcpStream>>, shared: &Shared
     Ok(status)
 }
 
-async fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<(u16, bool)> {
+/// An answer's status, and whether the connection closes behind it.
+pub async fn read_answer(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<(u16, bool)> {
     let (mut status, mut length, mut close) = (0, 0, false);
     let mut line = String::new();
     loop {

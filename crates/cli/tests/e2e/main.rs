@@ -22,6 +22,7 @@ mod identity;
 mod jobs;
 mod load;
 mod logs;
+mod lossless;
 mod monitoring;
 mod notify;
 mod packages;

@@ -44,7 +44,7 @@ impl Copy {
         unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", MOUNT, "sh"]).arg(folder.path());
         let holder = unshare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let Ok(mut holder) = holder else {
-            eprintln!("skipped: there is no unshare (Debian package util-linux)");
+            weal_testing::skip("there is no unshare (Debian package util-linux)");
             return None;
         };
         let mut said = std::io::BufReader::new(holder.stdout.take().unwrap());
@@ -52,7 +52,7 @@ impl Copy {
         std::io::BufRead::read_line(&mut said, &mut line).unwrap();
         if line.trim() != "ready" {
             let output = holder.wait_with_output().unwrap();
-            eprintln!("skipped: this user cannot make a copy of this machine: {}", text(&output.stderr).trim());
+            weal_testing::skip(format_args!("this user cannot make a copy of this machine: {}", text(&output.stderr).trim()));
             return None;
         }
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id())).unwrap();
@@ -126,7 +126,7 @@ impl Drop for Copy {
 /// The package of `program` as `version`, in `folder`; `None`, and said, where the packager cannot be built.
 fn package(program: &Path, version: &str, folder: &Path) -> Option<PathBuf> {
     if Command::new("go").arg("version").output().is_err() {
-        eprintln!("skipped: packages are made by nfpm, and there is no `go` to build it with");
+        weal_testing::skip("packages are made by nfpm, and there is no `go` to build it with");
         return None;
     }
     let made = Command::new(xtask())
@@ -138,7 +138,7 @@ fn package(program: &Path, version: &str, folder: &Path) -> Option<PathBuf> {
         .unwrap();
     let said = text(&made.stderr);
     if said.contains("cannot build github.com/") {
-        eprintln!("skipped: {said}");
+        weal_testing::skip(format_args!("{said}"));
         return None;
     }
     assert!(made.status.success(), "{said}");
@@ -254,6 +254,6 @@ fn verify_unit(copy: &Copy) {
     if copy.run(&["systemd-analyze", "--version"]).status.success() {
         assert!(verified.status.success(), "{}", text(&verified.stderr));
     } else {
-        eprintln!("skipped: there is no systemd-analyze to verify the unit with");
+        weal_testing::skip("there is no systemd-analyze to verify the unit with");
     }
 }

@@ -1,6 +1,5 @@
 //! A pool in a temporary directory, on free ports, that leaves nothing behind.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -409,18 +408,11 @@ pub fn go_program(folder: &str, module: &str, version: &str, name: &str) -> Opti
         let built = Command::new("go").args(["install", &format!("{module}/{name}@{version}")]).env("GOBIN", &folder).output();
         match built {
             Ok(output) if output.status.success() => {}
-            Ok(output) => skip(format_args!("cannot build {name} of {module}: {}", text(&output.stderr).trim())),
-            Err(error) => skip(format_args!("there is no `go` to build {name} of {module} with: {error}")),
+            Ok(output) => weal_testing::skip(format_args!("cannot build {name} of {module}: {}", text(&output.stderr).trim())),
+            Err(error) => weal_testing::skip(format_args!("there is no `go` to build {name} of {module} with: {error}")),
         }
     }
     program.exists().then_some(program)
-}
-
-/// Says which test is not run, and why. It writes past the test runner, which shows what a test prints only when that fails.
-pub fn skip(why: impl std::fmt::Display) {
-    let thread = std::thread::current();
-    // Nobody may read it.
-    let _ = writeln!(std::io::stderr(), "skipped: {}: {why}", thread.name().unwrap_or("a test"));
 }
 
 /// Ports that nobody listens at, each another one.

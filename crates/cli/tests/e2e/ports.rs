@@ -80,7 +80,7 @@ const UDP_ECHO: &str = "import os, socket; s = socket.socket(type=socket.SOCK_DG
 fn a_udp_server_sleeps_until_the_first_datagram() {
     let python = Command::new("/usr/bin/python3").arg("--version").output();
     if python.is_err() {
-        eprintln!("skipped: /usr/bin/python3 is missing");
+        weal_testing::skip("/usr/bin/python3 is missing");
         return;
     }
     let [port] = free_ports();

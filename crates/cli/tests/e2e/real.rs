@@ -71,7 +71,7 @@ fn requests(output: &str) -> u64 {
 #[test]
 fn tomcat_postgresql_and_dokuwiki_are_hosted_under_load_and_faults() {
     if let Some(missing) = missing() {
-        eprintln!("skipped: missing {missing}; scripts/bootstrap test installs it");
+        weal_testing::skip(format_args!("missing {missing}; scripts/bootstrap test installs it"));
         return;
     }
     let prepared = Command::new(root().join("examples/real/prepare")).output().unwrap();

@@ -159,7 +159,7 @@ fn up_in_the_background_fails_when_its_own_supervisor_ends() {
     pool.kill_started();
     pool.role_pids("gateway").into_iter().for_each(kill);
     let taken = std::net::TcpListener::bind(("127.0.0.1", pool.listen));
-    let Ok(taken) = taken else { return eprintln!("skipped: the port is still held") };
+    let Ok(taken) = taken else { return weal_testing::skip("the port is still held") };
     let up = pool.run(&["up", "-d"]);
     assert!(!up.status.success(), "{}", text(&up.stdout));
     assert!(text(&up.stderr).contains("is in use"), "{}", text(&up.stderr));

@@ -224,7 +224,7 @@ pub fn has_curl(feature: &str) -> bool {
     let version = Command::new("curl").arg("--version").output().map(|output| text(&output.stdout)).unwrap_or_default();
     let has = version.contains(feature);
     if !has {
-        eprintln!("skipped: there is no curl with {feature}");
+        weal_testing::skip(format_args!("there is no curl with {feature}"));
     }
     has
 }

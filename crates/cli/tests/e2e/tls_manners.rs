@@ -25,7 +25,7 @@ const ANYTHING: &str = "ALL:COMPLEMENTOFALL:@SECLEVEL=0";
 #[test]
 fn nothing_that_is_known_to_be_weak_is_agreed_on() {
     if Command::new("openssl").arg("version").output().is_err() {
-        return eprintln!("skipped: there is no openssl");
+        return weal_testing::skip("there is no openssl");
     }
     let [port] = free_ports();
     let mut pool = site("", Some(port), &echo());
@@ -58,7 +58,7 @@ fn agrees_on(pool: &Pool, port: u16, cipher: &str) -> bool {
 #[test]
 fn a_client_cannot_make_the_gateway_shake_hands_again() {
     if Command::new("openssl").arg("version").output().is_err() {
-        return eprintln!("skipped: there is no openssl");
+        return weal_testing::skip("there is no openssl");
     }
     let [port] = free_ports();
     let mut pool = site("", Some(port), &echo());

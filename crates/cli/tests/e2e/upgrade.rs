@@ -9,14 +9,14 @@ use crate::load::{Load, get};
 use crate::pool::{Pool, copy_program, copy_program_with, echo_app, text};
 
 /// A weal of its own in `folder`, as a package would have installed it.
-fn installed(folder: &Path) -> PathBuf {
+pub fn installed(folder: &Path) -> PathBuf {
     let program = folder.join("weal");
     copy_program(Path::new(env!("CARGO_BIN_EXE_weal")), &program);
     program
 }
 
 /// Puts the same code in its place as another file, as a package does: whole, by its name.
-fn install_next(program: &Path) {
+pub fn install_next(program: &Path) {
     let next = program.with_extension("next");
     copy_program_with(Path::new(env!("CARGO_BIN_EXE_weal")), "the next version", &next);
     std::fs::rename(next, program).unwrap();

@@ -1,10 +1,12 @@
-//! A deadline that a connection uses for one request after the other.
+//! Deadlines that a worker uses for one request after the other.
 //!
 //! Most requests end long before their time is up. Moving a timer that is set to a later moment costs next to nothing, while
-//! setting and removing one for each request costs as much as reading its head.
+//! setting and removing one for each request costs as much as reading its head. Setting the only one of a worker costs a call of the kernel too: the
+//! runtime then wakes itself.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -40,6 +42,36 @@ impl Deadline {
             self.0.as_mut().poll(cx).map(|()| None)
         })
         .await
+    }
+}
+
+/// Deadlines that are set no longer, by worker: each hangs on the clock of the runtime that it was made in.
+#[derive(Debug)]
+pub(crate) struct Deadlines(Box<[Mutex<Vec<Deadline>>]>);
+
+/// So many of a worker are kept. Each takes about 200 bytes; requests beyond that are under way at once make theirs anew.
+const KEPT: usize = 256;
+
+impl Deadlines {
+    /// None yet.
+    pub fn new(workers: usize) -> Self {
+        Self((0..workers.max(1)).map(|_| Mutex::default()).collect())
+    }
+
+    /// The one that was kept last: it is set to the latest moment, most likely.
+    pub fn take(&self, worker: usize) -> Option<Deadline> {
+        self.of(worker).pop()
+    }
+
+    pub fn keep(&self, worker: usize, deadline: Deadline) {
+        let mut kept = self.of(worker);
+        if kept.len() < KEPT {
+            kept.push(deadline);
+        }
+    }
+
+    fn of(&self, worker: usize) -> MutexGuard<'_, Vec<Deadline>> {
+        self.0[worker % self.0.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@ mod between;
 mod check;
 pub(crate) mod choice;
 mod compression;
-mod deadline;
+pub(crate) mod deadline;
 pub(crate) mod error_response;
 pub(crate) mod exchange;
 pub(crate) mod forged;

@@ -16,7 +16,7 @@ use weal_model::{AccessLog, AppName, ClientPolicy, ListenScheme, Network, OwnAns
 
 use super::check::{self, KnownHost, Malformed};
 use super::compression::Wish;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, Deadlines};
 use super::error_response::ErrorResponse;
 use super::forward;
 use super::origin::{self, Origin, RequestIds, forwarded_client};
@@ -53,6 +53,7 @@ pub(crate) struct Gateway {
     pub compressions: Arc<Semaphore>,
     /// Requests that may wait at once for their bodies without a seat.
     pub gathers: Semaphore,
+    pub deadlines: Deadlines,
     pub unrouted: AtomicU64,
     pub malformed: AtomicU64,
     /// Connections that were cut off because of what their clients sent over HTTP/2.
@@ -80,8 +81,6 @@ struct Memory {
     view: View,
     origin: Origin,
     known_host: KnownHost,
-    /// `None` before the first request and during one.
-    deadline: Option<Deadline>,
     /// Requests so far. Invariant: each was counted before anything was decided about it, or a later one would pass for it.
     requests: u64,
 }
@@ -169,7 +168,7 @@ impl Session {
         let mut view = gateway.tables.view();
         let is_trusted = view.table(&gateway.tables).is_trusted(client.peer.ip());
         let origin = Origin::new(client.peer, scheme, is_trusted);
-        let memory = Memory { view, origin, known_host: KnownHost::default(), deadline: None, requests: 0 };
+        let memory = Memory { view, origin, known_host: KnownHost::default(), requests: 0 };
         Self { gateway, client, entry: Arc::new(entry), worker, scheme, memory: Mutex::new(memory) }
     }
 
@@ -312,14 +311,14 @@ impl Session {
         ErrorResponse::malformed(malformed)
     }
 
-    /// The deadline that the last request used.
+    /// A deadline that a former request of this worker has used.
     pub fn take_deadline(&self) -> Option<Deadline> {
-        self.memory().deadline.take()
+        self.gateway.deadlines.take(self.worker)
     }
 
     /// Keeps a deadline for the next request.
     pub fn keep_deadline(&self, deadline: Deadline) {
-        self.memory().deadline = Some(deadline);
+        self.gateway.deadlines.keep(self.worker, deadline);
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

@@ -1,10 +1,10 @@
 //! Answers outside of HTTP's machinery.
 
 use std::io::Write as _;
+use std::net::TcpStream;
 
 use futures_util::FutureExt as _;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 
 use super::transport::Transport;
 
@@ -18,11 +18,9 @@ pub(crate) fn send_error_response<T: Transport>(mut stream: T, status: &str, rea
     .now_or_never();
 }
 
-/// The same over a socket that was just accepted: the runtime does not know yet that it takes something.
-pub(crate) fn send_error_response_to_new(stream: TcpStream, status: &str, reason: &str) {
-    if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(error_response(status, reason).as_bytes());
-    }
+/// The same over a socket that was just accepted: no runtime knows yet that it takes something.
+pub(crate) fn send_error_response_to_new(mut stream: &TcpStream, status: &str, reason: &str) {
+    let _ = stream.write(error_response(status, reason).as_bytes());
 }
 
 fn error_response(status: &str, reason: &str) -> String {

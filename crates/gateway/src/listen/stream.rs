@@ -13,6 +13,7 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
+use weal_model::ListenScheme;
 
 use super::client::{Client, Order, Phase};
 use super::patience::Patience;
@@ -252,8 +253,12 @@ impl<T: Transport> AsyncWrite for ClientStream<T> {
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let Linger::Open = this.linger {
-            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
-            let is_sending = !this.framing.is_between_requests() && this.client.phase() != Phase::Tunnel;
+            let is_tunnel = this.client.phase() == Phase::Tunnel;
+            let is_sending = !this.framing.is_between_requests() && !is_tunnel;
+            // Where nothing more is read, the socket is closed now, and its kernel tells the client. TLS has something to say before that.
+            if is_sending || is_tunnel || T::SCHEME == ListenScheme::Https {
+                ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+            }
             this.linger = if is_sending { Linger::Reading(Box::pin(tokio::time::sleep(LINGER))) } else { Linger::Closed };
         }
         let Linger::Reading(limit) = &mut this.linger else { return Poll::Ready(Ok(())) };

@@ -4,7 +4,6 @@
 //! so nothing is handed between cores for a request.
 
 use std::future::{Future as _, poll_fn};
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +26,7 @@ use crate::http::h2;
 use crate::http::incoming::Incoming;
 use crate::http::session::{Gateway, Session};
 use crate::limits::{FIELDS_ON_STACK, Limits};
+use crate::listen::accepting::Accepted;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::guard::TooMany;
 use crate::listen::line::Line;
@@ -54,10 +54,9 @@ pub(crate) struct Workers {
     seen: Arc<Notify>,
 }
 
-/// A connection that was accepted.
+/// A connection that comes in.
 struct Arrival {
-    stream: std::net::TcpStream,
-    peer: SocketAddr,
+    accepted: Accepted,
     scheme: ListenScheme,
     /// The application that is called, when it came through an inner address.
     inner: Option<AppName>,
@@ -114,17 +113,12 @@ impl Workers {
     }
 
     /// Hands a connection to the worker that has the fewest. `inner` is the application that is called, when it came through an inner address.
-    pub fn hand_over(&self, stream: TcpStream, peer: SocketAddr, scheme: ListenScheme, inner: Option<AppName>) {
-        // Another thread's runtime serves it.
-        let arrival = match stream.into_std() {
-            Ok(stream) => Arrival { stream, peer, scheme, inner },
-            Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
-        };
+    pub fn hand_over(&self, accepted: Accepted, scheme: ListenScheme, inner: Option<AppName>) {
         let load = |worker: &&Worker| (!worker.has_room(), worker.connections.load(Ordering::Relaxed));
         let worker = self.workers.iter().min_by_key(load).expect("there is at least one worker");
         worker.connections.fetch_add(1, Ordering::Relaxed);
         worker.unseen.fetch_add(1, Ordering::Relaxed);
-        if worker.inbox.send(arrival).is_err() {
+        if worker.inbox.send(Arrival { accepted, scheme, inner }).is_err() {
             tracing::error!("a worker has ended; its connection is closed");
         }
     }
@@ -158,20 +152,17 @@ impl Host {
         }
     }
 
-    fn welcome(self: &Arc<Self>, Arrival { stream, peer, scheme, inner }: Arrival) {
+    fn welcome(self: &Arc<Self>, Arrival { accepted: Accepted { stream, ends }, scheme, inner }: Arrival) {
         let count = CountDown(Arc::clone(&self.connections));
+        if !self.registry.has_room(&self.gateway.limits, self.clock) {
+            return refuse(stream, scheme);
+        }
         let stream = match TcpStream::from_std(stream) {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
         };
-        if !self.registry.has_room(&self.gateway.limits, self.clock) {
-            return refuse(stream, scheme);
-        }
-        // One that has gone meanwhile has no ends.
-        let Ok(server) = stream.local_addr() else { return };
-        let ends = Ends { client: peer, server };
         // Calls between applications come from this machine, and no proxy is between.
-        if inner.is_none() && self.gateway.tables.current().expects_proxy_header(scheme, peer.ip()) {
+        if inner.is_none() && self.gateway.tables.current().expects_proxy_header(scheme, ends.client.ip()) {
             let host = Arc::clone(self);
             tokio::spawn(async move {
                 if let Some((stream, ends)) = named(stream, ends, &host.gateway, &host.registry, host.clock, None).await {
@@ -189,14 +180,14 @@ impl Host {
         let held = if inner.is_some() { Ok((None, None)) } else { self.gateway.hold(self.clock.now(), ends) };
         let (hold, counted_as) = match held {
             Ok(held) => held,
-            Err(TooMany { .. }) if scheme == ListenScheme::Http => {
-                return send_error_response_to_new(
-                    stream,
-                    "429 Too Many Requests\r\nretry-after: 1",
-                    "too many connections from this address\n",
-                );
+            Err(TooMany { .. }) => {
+                if scheme == ListenScheme::Http
+                    && let Ok(stream) = stream.into_std()
+                {
+                    send_error_response_to_new(&stream, "429 Too Many Requests\r\nretry-after: 1", "too many connections from this address\n");
+                }
+                return;
             }
-            Err(TooMany { .. }) => return,
         };
         let client = Arc::new(Client::new(ends, self.clock).with_inner(inner).with_counted_as(counted_as));
         let entry = self.registry.enter(&client, hold);
@@ -227,7 +218,6 @@ impl Drop for CountDown {
 /// One connection over TLS, which begins with a handshake.
 async fn serve_over_tls(stream: TcpStream, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: (usize, &Line)) {
     let (worker, line) = worker;
-    let _ = stream.set_nodelay(true);
     // Boxed: it is large, and over soon.
     let shaken = Box::pin(handshake::shake(stream, &gateway.tls, line, &client, &gateway.limits)).await;
     if let Some(stream) = shaken {
@@ -237,7 +227,6 @@ async fn serve_over_tls(stream: TcpStream, client: Arc<Client>, entry: Entry, ga
 
 /// One connection from its first byte to its last.
 async fn serve<T: Transport>(mut stream: T, client: Arc<Client>, entry: Entry, gateway: Arc<Gateway>, worker: usize) {
-    let _ = stream.socket().set_nodelay(true);
     let (is_h2, first) = match stream.speaks_h2() {
         Some(is_h2) => (is_h2, Bytes::new()),
         None => match preface::read(&mut stream, &client).await {
@@ -344,10 +333,10 @@ fn h1_builder(limits: &Limits) -> http1::Builder {
 /// hyper's least buffer for a connection.
 const MIN_BUFFER: usize = 8192;
 
-fn refuse(stream: TcpStream, scheme: ListenScheme) {
+fn refuse(stream: std::net::TcpStream, scheme: ListenScheme) {
     // In the middle of an overload nobody shakes hands to say so.
     if scheme == ListenScheme::Http {
-        send_error_response_to_new(stream, "503 Service Unavailable", "too many connections\n");
+        send_error_response_to_new(&stream, "503 Service Unavailable", "too many connections\n");
     }
 }
 

@@ -8,7 +8,7 @@ use http::uri::{PathAndQuery, Uri};
 use weal_model::{HeaderEdits, RedirectRule, RouteExtras};
 
 use super::pages::{Page, Pages};
-use super::path::normalize;
+use super::path::{below, strip};
 use crate::http::forged::remove_twins;
 
 const X_FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
@@ -87,13 +87,13 @@ impl Extras {
         Some((StatusCode::from_u16(rule.status).ok()?, HeaderValue::try_from(location).ok()?))
     }
 
-    /// The target without the prefix. Where routes are chosen by normalised paths, it is the normalised one that loses the prefix: its other
-    /// spellings do not begin with it.
+    /// The target without the prefix. Where routes are chosen by normalised paths, it is the normalised one that loses the prefix: not all other
+    /// spellings begin with it.
     pub fn strip(&self, target: &Uri, is_normalized: bool) -> Option<Uri> {
         let prefix = &*self.strip_prefix.as_ref()?.text;
-        let path = if is_normalized { normalize(target.path()) } else { target.path().into() };
-        let rest = path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
-        let rest = if rest.is_empty() { "/" } else { rest };
+        let path = target.path();
+        let rest = if is_normalized { strip(path, prefix)? } else { below(path, prefix)?.into() };
+        let rest = if rest.is_empty() { "/" } else { &*rest };
         let whole = match target.query() {
             Some(query) => PathAndQuery::try_from(format!("{rest}?{query}")),
             None => PathAndQuery::try_from(rest),
@@ -177,11 +177,13 @@ mod tests {
             ("//api//x", "/x"),
             ("/%61pi/x", "/x"),
             ("/api/..//api/x", "/x"),
+            ("/api;v=1/x;y=2?z", "/x;y=2?z"),
         ] {
             assert_eq!(strip(target, true).as_deref(), Some(stripped), "{target}");
         }
         assert_eq!(strip("/apis", true), None);
         assert_eq!(strip("/%61pi/x", false), None);
+        assert_eq!(strip("/api;v=1/x", false), None);
         assert_eq!(strip("/api//x", false).as_deref(), Some("//x"));
     }
 

@@ -26,6 +26,37 @@ pub(crate) fn without_parameters(path: &str) -> Option<String> {
     Some(segments.collect::<Vec<_>>().join("/"))
 }
 
+/// The normal form of what follows `prefix`, a path of whole segments, in the normal form of `path`. `None` when `path` is not below it.
+///
+/// A prefix stands in a path in every spelling that the choice of a route takes for it: also with parameters, as in `/api;v=1/users` below `/api`.
+/// Those of its segments go with it, and what follows keeps its own. Where the rest would mean another path with its parameters than the route
+/// was chosen by, as that of `/api/..;/api/users` would, it has none.
+pub(crate) fn strip<'a>(path: &'a str, prefix: &str) -> Option<Cow<'a, str>> {
+    let normal = normalize(path);
+    let Some(plain) = without_parameters(path).filter(|_| !prefix.contains(';')) else {
+        return match normal {
+            Cow::Borrowed(normal) => below(normal, prefix).map(Cow::Borrowed),
+            Cow::Owned(normal) => below(&normal, prefix).map(|rest| rest.to_owned().into()),
+        };
+    };
+    let plain = normalize(&plain);
+    let meant = below(&plain, prefix)?;
+    let kept = after_segments(&normal, prefix.matches('/').count());
+    let means_the_same = kept == meant || without_parameters(kept).is_some_and(|plain| normalize(&plain) == meant);
+    let rest = if means_the_same { kept } else { meant };
+    Some(rest.to_owned().into())
+}
+
+/// What follows `prefix` in `path`: nothing, or whole segments.
+pub(crate) fn below<'a>(path: &'a str, prefix: &str) -> Option<&'a str> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A path without its first segments; nothing where it has no more.
+fn after_segments(path: &str, count: usize) -> &str {
+    path.match_indices('/').nth(count).map_or("", |(at, _)| &path[at..])
+}
+
 /// RFC 3986 sections 6.2.2.1 and 6.2.2.2.
 fn decode(path: &str) -> String {
     let mut decoded = String::with_capacity(path.len());
@@ -115,11 +146,45 @@ mod tests {
     }
 
     #[test]
+    fn what_follows_a_prefix_is_the_same_path_with_parameters_and_without() {
+        for (path, rest) in [
+            ("/api", ""),
+            ("/api/x", "/x"),
+            ("/api;v=1", ""),
+            ("/api;v=1/x", "/x"),
+            ("/api;v=1/x;y=2/z", "/x;y=2/z"),
+            ("/api/x;y=2", "/x;y=2"),
+            ("//api;v=1//x", "/x"),
+            ("/%61pi;v=1/./x", "/x"),
+            ("/api;/", "/"),
+            ("/x/..;/api/y;z=1", "/y"),
+            ("/api/..;/api/y;z=1", "/y"),
+            ("/api/x/..;/y", "/x/..;/y"),
+        ] {
+            assert_eq!(strip(path, "/api").as_deref(), Some(rest), "{path}");
+        }
+        assert_eq!((strip("/apis", "/api"), strip("/apis;/x", "/api")), (None, None));
+        assert_eq!(strip("/a;v=1/x;y=2", "/a;v=1").as_deref(), Some("/x;y=2"), "a prefix that has parameters itself");
+        assert_eq!(strip("/a;v=2/x", "/a;v=1"), None);
+    }
+
+    #[test]
     fn fuzz_paths() {
         weal_fuzz::target("path", |bytes| {
             let path = String::from_utf8_lossy(bytes);
             let normal = normalize(&path).into_owned();
             assert_eq!(normalize(&normal), normal, "once is enough");
+            let plain = |path: &str| {
+                without_parameters(path).map_or_else(|| normalize(path).into_owned(), |path| normalize(&path).into_owned())
+            };
+            let (stripped, chosen) = (strip(&path, "/a"), plain(&path));
+            // At the end of a path that is empty, its slash is missing.
+            let as_path = |rest: &str| if rest.is_empty() { "/".to_owned() } else { plain(rest) };
+            assert_eq!(
+                stripped.as_deref().map(as_path),
+                below(&chosen, "/a").map(as_path),
+                "what was chosen is what is passed on"
+            );
             assert!(!path.starts_with('/') || normal.split('/').all(|segment| segment != ".."), "nothing leads upwards");
         });
     }

@@ -17,9 +17,12 @@ async fn a_stripped_prefix_is_gone_for_the_instance_which_is_told_of_it() {
     let recorder = Recorder::start().await;
     let extras = RouteExtras { strip_prefix: Some("/api".into()), ..RouteExtras::default() };
     let bed = Bed::start(vec![with_extras(recorder.address, "/api/*", extras)]).await;
-    for (path, target, prefix) in
-        [("/api/a?b=/api", "/a?b=/api", vec!["/api"]), ("/%61pi", "/", vec!["/api"]), ("/apis/api", "/apis/api", vec![])]
-    {
+    for (path, target, prefix) in [
+        ("/api/a?b=/api", "/a?b=/api", vec!["/api"]),
+        ("/%61pi", "/", vec!["/api"]),
+        ("/api;v=1/a;x=2", "/a;x=2", vec!["/api"]),
+        ("/apis/api", "/apis/api", vec![]),
+    ] {
         assert_eq!(bed.get("x", path).await.status, 200);
         let got = recorder.take().await.requests.remove(0);
         assert!(got.head.starts_with(&format!("GET {target} HTTP/1.1\r\n")), "{path}: {}", got.head);

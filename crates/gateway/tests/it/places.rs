@@ -115,7 +115,7 @@ fn connect_as(bed: &Bed, user: u32) -> std::net::TcpStream {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hosted_application_is_a_client_like_any_other_although_this_machine_has_no_bounds() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+        return weal_testing::skip("without root, applications have the same user as everybody else here");
     }
     let bed = Bed::start_in(folder(), limits()).await;
     let clients = ClientPolicy { client_rate: 2, client_connections: 3, ..ClientPolicy::default() };

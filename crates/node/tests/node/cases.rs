@@ -219,9 +219,9 @@ pub fn a_health_command_lives_in_its_instances_groups(bench: &Bench) {
 pub fn an_instance_is_confined_and_so_is_its_health_command(bench: &Bench) {
     let probed = weal_sandbox::ConfinementSupport::probe();
     if !probed.mounts || !probed.filter {
-        return eprintln!(
-            "skipped: a sandbox's mounts need root outside of a container, and filters of system calls: {probed:?}"
-        );
+        return weal_testing::skip(format_args!(
+            "a sandbox's mounts need root outside of a container, and filters of system calls: {probed:?}"
+        ));
     }
     let mut spec = bench.spec("web-1", &[]);
     // Not only the user keeps it from writing here.
@@ -460,7 +460,7 @@ pub fn instances_run_as_their_user(bench: &Bench) {
 
 pub fn what_left_its_instance_is_ended_by_its_user(bench: &Bench) {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only a root agent gives applications users of their own");
+        weal_testing::skip("only a root agent gives applications users of their own");
         return;
     }
     let web = bench.start_ready(&bench.spec("web-1", &["hides", "$PORT"])).pid.unwrap();

@@ -15,8 +15,6 @@ mod sleep;
 mod survival;
 mod vm;
 
-use std::io::Write;
-
 use bench::Bench;
 
 macro_rules! under_every_isolation {
@@ -122,9 +120,6 @@ alone!(
 fn run(kind: &str, case: fn(&Bench)) {
     match Bench::new(kind) {
         Some(bench) => case(&bench),
-        None => {
-            // Past the capture of the test harness: a skip shall be seen.
-            let _ = writeln!(std::io::stderr(), "skipped: this machine does not offer {kind} to this user");
-        }
+        None => weal_testing::skip(format_args!("this machine does not offer {kind} to this user")),
     }
 }

@@ -44,7 +44,7 @@ pub struct VirtualMachine {
 pub fn alone(name: &str, machine: &VirtualMachine, case: fn(&Bench)) {
     if std::env::var_os("WEAL_VM").is_none() {
         if machine.layout == "hybrid" && std::env::var_os("WEAL_ALL_MACHINES").is_none() {
-            return say(&format!("skipped: {name} runs with `cargo xtask machine --hybrid`"));
+            return weal_testing::skip(format_args!("{name} runs with `cargo xtask machine --hybrid`"));
         }
         return boot(machine, name);
     }
@@ -59,7 +59,7 @@ pub fn boot(machine: &VirtualMachine, tests: &str) {
     }
     let emulator = match Emulator::prepare(&target()) {
         Ok(emulator) => emulator,
-        Err(missing) => return say(&format!("skipped: {missing}")),
+        Err(missing) => return weal_testing::skip(missing),
     };
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("initrd");
@@ -87,7 +87,7 @@ fn summary(output: &str) -> Option<&str> {
     output.lines().find(|line| line.starts_with("test result:"))
 }
 
-/// Past the capture of the test harness: what was skipped shall be seen.
+/// Past the capture of the test runner: whoever waits for minutes shall see for what.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -23,25 +23,28 @@ pub struct Request {
     pub fields: &'static str,
     /// Bytes of the answer.
     pub bytes: usize,
+    /// Each comes over a connection of its own, which is closed behind its answer.
+    pub is_alone: bool,
 }
 
 impl Request {
     /// As little as there can be.
-    pub const SMALL: Self = Self { fields: "", bytes: 64 };
+    pub const SMALL: Self = Self { fields: "", bytes: 64, is_alone: false };
+    /// The same over a connection of its own.
+    pub const ALONE: Self = Self { fields: "connection: close\r\n", is_alone: true, ..Self::SMALL };
 }
 
 /// Instructions for each request.
 pub fn instructions(version: &Version, request: &Request, quick: bool) -> Result<f64> {
     let more = if quick { 200 } else { 2000 };
     let instance = serve(request.bytes)?;
-    let asked = format!("GET /small HTTP/1.1\r\nhost: bench.localhost\r\n{}\r\n", request.fields);
-    let few = count(version, instance, &asked, AHEAD)?;
-    let many = count(version, instance, &asked, AHEAD + more)?;
+    let few = count(version, instance, request, AHEAD)?;
+    let many = count(version, instance, request, AHEAD + more)?;
     Ok((many - few) / more as f64)
 }
 
 /// Instructions of a gateway from its start to its end, with so many requests between.
-fn count(version: &Version, instance: SocketAddr, request: &str, requests: usize) -> Result<f64> {
+fn count(version: &Version, instance: SocketAddr, request: &Request, requests: usize) -> Result<f64> {
     let mut counted = count_once(version, instance, request, requests);
     for _ in 1..STARTS {
         if counted.is_ok() {
@@ -52,7 +55,7 @@ fn count(version: &Version, instance: SocketAddr, request: &str, requests: usize
     counted
 }
 
-fn count_once(version: &Version, instance: SocketAddr, request: &str, requests: usize) -> Result<f64> {
+fn count_once(version: &Version, instance: SocketAddr, request: &Request, requests: usize) -> Result<f64> {
     let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let file = version.scratch.join("callgrind.gateway");
     let mut gateway = callgrind(&file)
@@ -66,20 +69,26 @@ fn count_once(version: &Version, instance: SocketAddr, request: &str, requests: 
     counted(&file)
 }
 
-/// Sends requests one after the other on one connection, once the gateway has its parameters.
-fn ask_when_ready(gateway: &mut Child, listen: SocketAddr, request: &str, requests: usize) -> Result<()> {
+/// Sends requests one after the other, on one connection or on one each, once the gateway has its parameters.
+fn ask_when_ready(gateway: &mut Child, listen: SocketAddr, request: &Request, requests: usize) -> Result<()> {
+    let asked = &format!("GET /small HTTP/1.1\r\nhost: bench.localhost\r\n{}\r\n", request.fields);
     let begun = Instant::now();
     let mut connection = loop {
         // A gateway without parameters refuses; the few requests that it takes hardly count.
-        match ask_first(listen, request) {
+        match ask_first(listen, asked) {
             Ok(connection) => break connection,
             Err(error) if begun.elapsed() > START || gateway.try_wait()?.is_some() => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     };
     for _ in 1..requests {
-        let status = ask(&mut connection, request)?;
-        ensure!(status == 200, "the gateway answered with {status}");
+        if request.is_alone {
+            ensure!(connection.read(&mut [0])? == 0, "something follows an answer that was the last one");
+            connection = ask_first(listen, asked)?;
+        } else {
+            let status = ask(&mut connection, asked)?;
+            ensure!(status == 200, "the gateway answered with {status}");
+        }
     }
     Ok(())
 }

@@ -1,10 +1,9 @@
 //! TCP: one connection of a client, one to an instance.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::Interest;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use weal_model::{ListenScheme, OwnAnswer};
 use weal_protocol::gateway::Listener;
 
@@ -12,7 +11,7 @@ use super::ports::Ports;
 use super::relay::Relay;
 use super::session::reach;
 use crate::http::error_response::ErrorResponse;
-use crate::listen::accepting::accept_each;
+use crate::listen::accepting::{Accepted, Entrance};
 use crate::listen::client::Client;
 use crate::listen::guard::TooMany;
 use crate::listen::named::named;
@@ -22,8 +21,8 @@ use crate::routing::table::{Destination, TUNNEL_IDLE};
 use crate::upstream::speech::{Announced, Ends};
 
 /// Accepts connections until this is dropped.
-pub(super) async fn accept(socket: TcpListener, listener: Listener, ports: Arc<Ports>) {
-    accept_each(&socket, || room(&listener, &ports), |stream, peer| welcome(stream, peer, &listener, &ports)).await;
+pub(super) async fn accept(entrance: Entrance, listener: Listener, ports: Arc<Ports>) {
+    entrance.accept_each(|| room(&listener, &ports), |accepted| welcome(accepted, &listener, &ports)).await;
 }
 
 /// Completes when a connection can be served that comes in now.
@@ -34,20 +33,23 @@ async fn room(listener: &Listener, ports: &Ports) {
 }
 
 /// Begins to serve a connection, or closes it at once.
-fn welcome(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Arc<Ports>) {
+fn welcome(accepted: Accepted, listener: &Listener, ports: &Arc<Ports>) {
     let limits = &ports.gateway.limits;
     let destination = match ports.destination(listener) {
         Ok(Some(destination)) => destination,
-        Ok(None) => return hand_over(stream, peer, listener, ports),
+        Ok(None) => return hand_over(accepted, listener, ports),
         Err(refusal) => return ports.note(&refusal, None),
     };
     if !ports.registry.has_room(limits, ports.clock) {
         let reason = format!("{} connections are open, and none of them is idle", limits.connections);
         return ports.note(&ErrorResponse::closed(OwnAnswer::TooManyConnections, reason), Some(&destination));
     }
-    let Ok(server) = stream.local_addr() else { return };
-    let ends = Ends { client: peer, server };
-    if destination.rules.accepts_proxy && ports.gateway.tables.current().is_trusted(peer.ip()) {
+    let Accepted { stream, ends } = accepted;
+    let stream = match TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
+    };
+    if destination.rules.accepts_proxy && ports.gateway.tables.current().is_trusted(ends.client.ip()) {
         let ports = Arc::clone(ports);
         tokio::spawn(async move {
             let read = named(stream, ends, &ports.gateway, &ports.registry, ports.clock, Some(&destination)).await;
@@ -81,9 +83,9 @@ fn begin(stream: TcpStream, ends: Ends, destination: Destination, ports: Arc<Por
 }
 
 /// Has a worker serve a connection whose requests are HTTP.
-fn hand_over(stream: TcpStream, peer: SocketAddr, listener: &Listener, ports: &Ports) {
+fn hand_over(accepted: Accepted, listener: &Listener, ports: &Ports) {
     let Listener::Inner { app, .. } = listener else { return };
-    ports.workers.hand_over(stream, peer, ListenScheme::Http, Some(app.clone()));
+    ports.workers.hand_over(accepted, ListenScheme::Http, Some(app.clone()));
 }
 
 /// One connection from its first byte to its last.
@@ -103,8 +105,6 @@ async fn pass(
         _ = client.ready(Interest::ERROR) => return Err(ErrorResponse::closed(OwnAnswer::ClientGone, "the client broke off".to_owned())),
     };
     let (instance, seat) = reached;
-    // An instance's answers are not held back for more; where it is a single byte, latency is what counts.
-    let _ = client.set_nodelay(true);
     let rules = &destination.rules;
     let stats = destination.cluster.ports();
     let open = stats.open();

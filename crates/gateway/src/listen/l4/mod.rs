@@ -28,12 +28,13 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use weal_model::Transport;
 use weal_protocol::gateway::{Listener, Listeners};
 
 pub(crate) use ports::Ports;
+
+use super::accepting::Entrance;
 
 /// Listens at the ports whose sockets `handover` brings, until this is dropped. Each message is complete: what is not in it is closed.
 pub(crate) async fn serve(ports: Ports, handover: UnixDatagram) -> std::io::Result<()> {
@@ -62,10 +63,10 @@ fn listen(ports: &Arc<Ports>, listener: &Listener, socket: OwnedFd) -> JoinSet<(
     let (mut task, port, ports) = (JoinSet::new(), listener.port(), Arc::clone(ports));
     let listener = listener.clone();
     let opened = match port.transport {
-        Transport::Tcp => open_tcp(socket).map(|socket| {
+        Transport::Tcp => Entrance::new(socket.into()).map(|entrance| {
             task.spawn(async move {
                 ports.configured().await;
-                connection::accept(socket, listener, ports).await;
+                connection::accept(entrance, listener, ports).await;
             });
         }),
         Transport::Udp => open_udp(socket).map(|socket| {
@@ -80,12 +81,6 @@ fn listen(ports: &Arc<Ports>, listener: &Listener, socket: OwnedFd) -> JoinSet<(
         Err(error) => tracing::error!(%port, %error, "cannot listen"),
     }
     task
-}
-
-fn open_tcp(socket: OwnedFd) -> std::io::Result<TcpListener> {
-    let socket = std::net::TcpListener::from(socket);
-    socket.set_nonblocking(true)?;
-    TcpListener::from_std(socket)
 }
 
 fn open_udp(socket: OwnedFd) -> std::io::Result<tokio::net::UdpSocket> {
