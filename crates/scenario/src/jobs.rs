@@ -17,6 +17,10 @@ pub struct JobSource {
     pub checkpoint: Vec<String>,
     /// See `checkpoint`.
     pub restore: Vec<String>,
+    /// What is stated of the work of each, as a multiple of what is true; 0 says nothing of it.
+    pub stated_factor: f64,
+    /// Each tells how far it is while it runs.
+    pub tells_progress: bool,
     /// By when each must be done.
     pub(crate) goal: JobGoal,
     /// What comes, when.
@@ -55,6 +59,13 @@ impl Shape {
 }
 
 impl JobSource {
+    /// One of its jobs as it is handed in: with the work that is stated.
+    pub fn stated(&self, job: &JobSpec) -> JobSpec {
+        let mut stated = job.clone();
+        stated.stages.iter_mut().for_each(|stage| stage.work.0 *= self.stated_factor);
+        stated
+    }
+
     /// The most memory that a task of it ever takes.
     pub(crate) fn largest_memory(&self) -> Bytes {
         let shapes: Vec<&Shape> = match &self.coming {

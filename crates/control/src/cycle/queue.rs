@@ -18,11 +18,14 @@ use weal_model::{
 };
 use weal_protocol::engine::{JobOrder, NodeSeen, Observation, RunSeen, RunState};
 
+use super::job_status;
 use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
 use crate::flow::shares::is_other_limit;
-use crate::jobs::Runs;
+use crate::jobs::{Estimate, Runs};
+use outlook::Outlook;
+pub(super) use outlook::is_guess;
 use speed::Usable;
 use stages::Standing;
 pub(super) use stages::index as stage_index;
@@ -71,6 +74,8 @@ pub(super) struct Entry {
     pub used: f64,
     /// How far its present run says it is, from [`LEAST_PROGRESS`] to 1.
     pub progress: Option<f64>,
+    /// How far people are told that it is.
+    pub outlook: Outlook,
     /// Its work per task as plans know it, in CPU-seconds.
     pub known_work: f64,
     /// CPU that the last plan gives each task.
@@ -105,6 +110,15 @@ impl Told {
     pub fn differs(&self, cpu: Cpu, limit: Option<Cpu>, memory: Bytes) -> bool {
         self.cpu != cpu || self.memory != memory || is_other_limit(self.limit, limit)
     }
+}
+
+/// What a look at runs has shown that nobody expected.
+#[derive(Debug, Default)]
+pub(super) struct Surprise {
+    /// A job turns out to be much more work than plans know, or much less, or comes to another phase.
+    pub changes_plans: bool,
+    /// Jobs whose progress goes back because they are more work than was thought.
+    pub raised: Vec<JobName>,
 }
 
 /// All of them.
@@ -286,9 +300,9 @@ impl Queue {
         }
     }
 
-    /// Takes what the engine says of runs. True when a job turns out to be much more work than plans know, or much less.
-    pub fn handle_seen(&mut self, now: Time, seen: &Observation, operations: &Operations) -> bool {
-        let mut is_surprised = false;
+    /// Takes what the engine says of runs.
+    pub fn handle_seen(&mut self, now: Time, seen: &Observation, operations: &Operations) -> Surprise {
+        let mut surprise = Surprise::default();
         let mut runs: BTreeMap<_, Vec<&RunSeen>> = BTreeMap::new();
         seen.runs.iter().for_each(|run| runs.entry((&run.job, run.attempt)).or_default().push(run));
         for (name, entry) in &mut self.open {
@@ -301,11 +315,18 @@ impl Queue {
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
             entry.progress = progress.filter(|_| entry.used > 0.0);
             entry.watch_speed(seen.time, &seen.nodes);
-            is_surprised |= entry.run.is_some() && (entry.learn_work(&self.runs) | entry.find_stage());
+            if entry.run.is_none() {
+                continue;
+            }
+            let estimate = entry.estimate(&self.runs);
+            surprise.changes_plans |= entry.learn_work(&estimate) | entry.find_stage();
+            if entry.outlook.handle_seen(now, entry.used, entry.progress, &estimate) {
+                surprise.raised.push(name.clone());
+            }
         }
         let planned = self.open.values().filter(|entry| entry.is_planned(now));
         self.planned = planned.filter_map(|entry| entry.observation(operations)).collect();
-        is_surprised
+        surprise
     }
 
     /// The jobs that a plan may decide about, sorted by name, as the last look at their runs showed them.
@@ -368,6 +389,7 @@ impl Entry {
             nodes: Vec::new(),
             used,
             progress: None,
+            outlook: Outlook::default(),
             known_work: 0.0,
             speed: None,
             told: None,
@@ -456,11 +478,14 @@ impl Entry {
         Some(JobObservation { spec: self.spec(), state, done: Work(self.used), nodes, cpu })
     }
 
+    /// What is known of its work.
+    pub fn estimate(&self, runs: &Runs) -> Estimate {
+        runs.estimate(&job_status::observation(self.spec(), self.used))
+    }
+
     /// True when its work is another than plans know.
-    fn learn_work(&mut self, runs: &Runs) -> bool {
-        let fresh =
-            JobObservation { spec: self.spec(), state: JobState::Running, done: Work(self.used), nodes: Vec::new(), cpu: None };
-        let work = runs.estimate(&fresh).work.0;
+    fn learn_work(&mut self, estimate: &Estimate) -> bool {
+        let work = estimate.work.0;
         let is_other = work > self.known_work * SURPRISE || work * SURPRISE < self.known_work;
         if is_other {
             self.known_work = work;
@@ -516,11 +541,12 @@ impl Entry {
         self.nodes.clear();
         self.save_failed = None;
         (self.speed, self.told, self.shown_after) = (None, None, None);
-        (self.stage, self.usable) = Default::default();
+        (self.stage, self.usable, self.outlook) = Default::default();
     }
 }
 
 pub(super) mod gang;
+mod outlook;
 mod speed;
 mod stages;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Jobs whose names differ only in what stands behind their last word (`report-2026-11-20`, `report-7`) are one family. Of a job that has
 //! done `x`, those runs of its family tell something that took longer than `x`: the estimate is their mean, and its range holds all
 //! of them. Without any such run the lifetimes of processes tell something: of those that have used `x`, half use `2x`, and one in
-//! twenty `20x`, whatever `x` is (Harchol-Balter and Downey, "Exploiting process lifetime distributions", 1997, section 3).
+//! twenty `20x`, whatever `x` is from a second on (Harchol-Balter and Downey, "Exploiting process lifetime distributions", 1997, section 3).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,6 +15,9 @@ const REMEMBERED: usize = 64;
 
 /// Work of a job about which nothing at all is known, in CPU-seconds: short, so that it starts and shows what it is.
 const UNKNOWN: f64 = 60.0;
+
+/// Below so many CPU-seconds, what a job has used tells nothing: the rule holds for processes that live longer.
+const YOUNG: f64 = 1.0;
 
 /// What was learnt from jobs that are done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -77,7 +80,8 @@ impl Runs {
             return Estimate { work, range: (Work(range.0.max(done)), Work(range.1)), source: Source::EarlierRuns(count) };
         }
         if done > 0.0 {
-            return Estimate { work: Work(2.0 * done), range: (Work(done), Work(20.0 * done)), source: Source::Progress };
+            let age = done.max(YOUNG);
+            return Estimate { work: Work(2.0 * age), range: (Work(done), Work(20.0 * age)), source: Source::Progress };
         }
         Estimate { work: Work(UNKNOWN), range: (Work(0.0), Work(f64::INFINITY)), source: Source::Nothing }
     }
@@ -140,6 +144,8 @@ mod tests {
         let runs = Runs::default();
         let estimate = runs.estimate(&job("first", 30.0));
         assert_eq!((estimate.work, estimate.range, estimate.source), (Work(60.0), (Work(30.0), Work(600.0)), Source::Progress));
+        let young = runs.estimate(&job("first", 0.01));
+        assert_eq!((young.work, young.range), (Work(2.0), (Work(0.01), Work(20.0))), "a moment tells nothing");
         assert_eq!(runs.estimate(&job("first", f64::NAN)).source, Source::Nothing);
     }
 

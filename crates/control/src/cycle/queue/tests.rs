@@ -149,8 +149,8 @@ fn progress_that_a_job_writes_tells_its_work_and_a_surprise_is_told_once() {
     let mut look = |used: f64, progress: Option<f64>| {
         let run = RunSeen { cpu_seconds: Some(used), progress, ..run("a-1", 1, RunState::Running) };
         let seen = Observation { runs: vec![run], ..Observation::default() };
-        let is_surprised = queue.handle_seen(Time(10), &seen, &Operations::default());
-        (is_surprised, queue.planned()[0].spec.stages[0].work.0)
+        let surprise = queue.handle_seen(Time(10), &seen, &Operations::default());
+        (surprise.changes_plans, queue.planned()[0].spec.stages[0].work.0)
     };
     assert_eq!(look(1.0, None), (true, 10.0), "plans know nothing before");
     assert_eq!(look(2.0, Some(0.01)), (false, 10.0), "too early to tell");
