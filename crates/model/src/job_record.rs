@@ -301,6 +301,9 @@ pub struct JobStatus {
     pub command: Vec<String>,
     /// Its service class.
     pub class: Option<ClassName>,
+    /// Its place among the waiting jobs of its importance: a higher one goes first.
+    #[serde(default)]
+    pub priority: i32,
     /// The array of which it is a part.
     #[serde(default)]
     pub array: Option<ArrayPart>,

@@ -11,6 +11,8 @@ pub struct JobSource {
     pub name: String,
     /// How much missing their goals matters.
     pub importance: Importance,
+    /// The place of each among waiting jobs of its importance.
+    pub priority: i32,
     /// What a rehearsal runs, program and arguments; empty: a program that uses the work and the memory that are said here.
     pub run: Vec<String>,
     /// What saves its state in a rehearsal, and what goes on from there; may be empty.
@@ -115,6 +117,7 @@ impl JobSource {
             desired_start: submitted,
             deadline,
             importance: self.importance,
+            priority: self.priority,
             stages: job.stages.clone(),
             tasks: job.tasks,
         }

@@ -185,6 +185,7 @@ pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
     lines.extend(job.raised.as_ref().map(raised));
     lines.extend((job.stages > 1).then(|| ("stage", format!("{} of {}", job.stage, job.stages))));
     lines.extend(job.class.as_ref().map(|class| ("class", class.to_string())));
+    lines.extend((job.priority != 0).then(|| ("priority", job.priority.to_string())));
     lines.extend(
         job.scheduled.as_ref().map(|scheduled| ("schedule", format!("{} of {}", scheduled.schedule, date(scheduled.date)))),
     );

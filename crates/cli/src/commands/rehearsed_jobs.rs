@@ -36,6 +36,7 @@ fn submission(source: &JobSource, spec: &JobSpec, program: &str, folder: &Path) 
         restore: found_from(folder, &source.restore),
         name: Some(source.name.clone()),
         class: (spec.importance != Importance::NORMAL).then(|| class(&spec.importance.to_string()).into()),
+        priority: Some(spec.priority),
         done_within_s: Some(spec.deadline.since(spec.submitted).as_secs_f64()),
         tasks: Some(spec.tasks),
         ..stated(&source.stated(spec))

@@ -141,6 +141,7 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         detail: String::new(),
         command: record.command.run.clone(),
         class: record.class.clone(),
+        priority: record.spec.priority,
         array: record.array.clone(),
         scheduled: record.scheduled.clone(),
         submitter: record.submitter.clone(),

@@ -131,7 +131,7 @@ pub(super) struct Queue {
     next_write: u64,
     runs: Runs,
     unread: bool,
-    /// Those that a plan may decide about, by name, as the last look showed them.
+    /// Those that a plan may decide about, in the order in which they were handed in, as the last look showed them.
     planned: Vec<JobObservation>,
 }
 
@@ -324,12 +324,15 @@ impl Queue {
                 surprise.raised.push(name.clone());
             }
         }
-        let planned = self.open.values().filter(|entry| entry.is_planned(now));
+        let mut planned: Vec<&Entry> = self.open.values().filter(|entry| entry.is_planned(now)).collect();
+        // Of equal jobs, plans take the first.
+        planned.sort_unstable_by_key(|entry| entry.record.number);
+        let planned = planned.into_iter();
         self.planned = planned.filter_map(|entry| entry.observation(operations)).collect();
         surprise
     }
 
-    /// The jobs that a plan may decide about, sorted by name, as the last look at their runs showed them.
+    /// The jobs that a plan may decide about, in the order in which they were handed in, as the last look at their runs showed them.
     pub fn planned(&self) -> &[JobObservation] {
         &self.planned
     }

@@ -25,6 +25,8 @@ const DEFAULT_CPUS: f64 = 1.0;
 const MOST_OPEN: usize = 100_000;
 /// Times that a job may be run again.
 const MOST_RETRIES: u32 = 1000;
+/// Priorities go so far either way.
+const MOST_PRIORITY: i32 = 100;
 /// Jobs of one array: they are written in one go.
 const MOST_PARTS: usize = 1000;
 /// Processes of one job that run at once.
@@ -113,6 +115,7 @@ impl State {
             desired_start: time,
             deadline: time,
             importance: importance.unwrap_or(Importance::NORMAL),
+            priority: submission.priority.unwrap_or(0),
             stages: stages(submission),
             tasks: tasks_of(submission),
         };
@@ -265,6 +268,9 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     check_saving(submission)?;
     if submission.retries > MOST_RETRIES {
         return Err(bad(format!("it is to be run again {} times, and {MOST_RETRIES} is the most", submission.retries)));
+    }
+    if let Some(priority) = submission.priority.filter(|priority| !(-MOST_PRIORITY..=MOST_PRIORITY).contains(priority)) {
+        return Err(bad(format!("its priority is {priority}, and it goes from -{MOST_PRIORITY} to {MOST_PRIORITY}")));
     }
     if submission.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > LONGEST_KEY) {
         return Err(bad(format!("a key has 1 to {LONGEST_KEY} bytes")));

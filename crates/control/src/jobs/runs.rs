@@ -118,6 +118,7 @@ mod tests {
             desired_start: Time::ZERO,
             deadline: Time(3_600_000_000_000),
             importance: Importance::NORMAL,
+            priority: 0,
             stages: vec![stage],
             tasks: 1,
         };

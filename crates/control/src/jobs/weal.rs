@@ -8,7 +8,7 @@
 //! such look ahead: from now on the group shares the CPU that it has. So the length of a cycle appears in no comparison.
 //!
 //! It starts from the present runs. Jobs that do not run are considered in order of their maximum achievable utility, the
-//! lowest first (Carrera 5.4.2.3). One that fits without slowing anyone down is placed. For another, alternatives are
+//! lowest first (Carrera 5.4.2.3), those of one importance by their priorities; among equals, in the order in which the situation has them. One that fits without slowing anyone down is placed. For another, alternatives are
 //! compared: run beside others, move one away, suspend one. What wins must beat leaving things as they are by
 //! [`TOLERANCE`], after the hold-ups that the changes cause have been counted: hysteresis comes from the costs.
 //!
@@ -16,9 +16,11 @@
 //! more urgent one would have sooner without it (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP scheduling system", 1995).
 
 mod foresee;
+mod line;
 
 use std::cell::OnceCell;
 
+pub(crate) use line::in_line;
 use weal_model::JobState;
 
 use super::divide::{Division, divide_needs};
@@ -136,7 +138,7 @@ impl<'a> Search<'a> {
         layout
     }
 
-    /// Jobs that do not run and may, the lowest maximum achievable utility first.
+    /// Jobs that do not run and may, the lowest maximum achievable utility first, and by their priorities.
     fn waiting(&self, layout: &Layout) -> Vec<usize> {
         let (jobs, now_s) = (self.situation.jobs, self.situation.now_s);
         let mut waiting: Vec<(f64, usize)> = (0..jobs.len())
@@ -144,7 +146,7 @@ impl<'a> Search<'a> {
             .map(|m| (self.best[m], m))
             .collect();
         waiting.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        waiting.into_iter().map(|(_, m)| m).collect()
+        in_line(jobs, waiting.into_iter().map(|(_, m)| m).collect())
     }
 
     /// (CPU, memory) left on each node when everyone runs at the speed that `speed` gives for its needs.
@@ -345,10 +347,12 @@ impl<'a> Search<'a> {
         // By the best that each can still reach: hypothetical utility puts everyone on one level and tells nothing about slack.
         let patient = self.patient.get_or_init(|| self.by_patience()).iter();
         let tasks = self.situation.jobs[m].tasks as usize;
+        let jobs = self.situation.jobs;
+        let goes_before = |r: usize| jobs[r].weight == jobs[m].weight && jobs[r].priority > jobs[m].priority;
         let victims: Vec<usize> = patient
             .take_while(|(after, _)| *after > base.forecast.utilities[m] + TOLERANCE)
             .map(|(_, r)| *r)
-            .filter(|&r| r != m && !base.layout[r].is_empty() && self.can_leave_memory(r))
+            .filter(|&r| r != m && !base.layout[r].is_empty() && self.can_leave_memory(r) && !goes_before(r))
             .take(VICTIMS - 1 + tasks)
             .collect();
         let suspended = |first: usize| {

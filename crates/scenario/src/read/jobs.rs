@@ -78,6 +78,7 @@ fn read_job(table: &JobTable, read_file: &mut impl FnMut(&str) -> io::Result<Str
     Ok(JobSource {
         name: table.name.get_ref().clone(),
         importance,
+        priority: table.priority,
         run: table.run.clone(),
         checkpoint: table.checkpoint.clone(),
         restore: table.restore.clone(),

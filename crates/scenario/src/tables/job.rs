@@ -35,6 +35,9 @@ pub struct JobTable {
     pub tells_progress: bool,
     /// How much missing the goal matters. Default: `normal`.
     pub importance: Option<Spanned<String>>,
+    /// Its place among waiting jobs of its importance: a higher one goes first. Default: 0.
+    #[serde(default)]
+    pub priority: i32,
     /// What a rehearsal runs. Default: a program that uses the work and the memory that are said here.
     #[serde(default)]
     pub run: Vec<String>,

@@ -10,6 +10,7 @@ pub(in crate::cycle) fn record(name: &str, number: u64, retries: u32) -> JobReco
         desired_start: Time::ZERO,
         deadline: Time(1_000_000_000_000),
         importance: Importance::NORMAL,
+        priority: 0,
         stages: vec![stage],
         tasks: 1,
     };
@@ -61,6 +62,13 @@ fn a_plan_decides_only_about_jobs_that_are_on_disk_and_free() {
     assert_eq!(held, [("a-1".into(), JobState::Running)]);
     let node: NodeName = "n1".into();
     assert_eq!(queue.withheld(Time(10), &node), Bytes::mib(100), "what is paused keeps its memory");
+}
+
+#[test]
+fn plans_see_jobs_in_the_order_in_which_they_were_handed_in() {
+    let mut queue = queue(vec![record("b-2", 2, 0), record("a-10", 10, 0), record("a-9", 9, 0), record("c-1", 1, 0)]);
+    let names: Vec<JobName> = shown(&mut queue, Vec::new()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["c-1", "b-2", "a-9", "a-10"].map(JobName::from));
 }
 
 #[test]

@@ -21,6 +21,7 @@ fn job(name: &str, work: f64, speed: f64, memory_mib: u64, due_s: f64) -> JobObs
         desired_start: Time::ZERO,
         deadline: Time::from_secs_f64(due_s),
         importance: Importance::NORMAL,
+        priority: 0,
         stages: vec![stage],
         tasks: 1,
     };
