@@ -8,7 +8,7 @@ use weal_model::{
 };
 use weal_protocol::engine::RunState;
 
-use super::queue::{Entry, Queue, Written, gang, is_guess, stage_index};
+use super::queue::{Entry, Queue, Written, gang, stage_index};
 use crate::jobs::{Estimate, Job, NEVER, Runs, Source};
 
 /// Those that are not over by name, then the last that are, at most `most` of those that `is_shown`.
@@ -51,7 +51,7 @@ pub(super) fn of_open(
         node: run.map(|run| run.node.clone()),
         nodes: entry.nodes.clone(),
         cpu_used: Work(entry.used * tasks),
-        progress: if is_guess(&estimate) { 0.0 } else { entry.outlook.share },
+        progress: if estimate.is_guess() { 0.0 } else { entry.outlook.share },
         raised: entry.outlook.raised.map(|raised| Raised { from: Work(raised.from.0 * tasks), ..raised }),
         work_source: work_source(entry, &estimate),
         stage: stage_of(&observation.spec, entry.used),
@@ -67,7 +67,7 @@ pub(super) fn of_open(
 pub(super) fn raised(entry: &Entry, runs: &Runs) -> Option<String> {
     let (estimate, tasks) = (entry.estimate(runs), gang::tasks(&entry.record.spec));
     let (from, name) = (entry.outlook.raised?.from.0 * tasks, &entry.record.spec.name);
-    Some(if is_guess(&estimate) {
+    Some(if estimate.is_guess() {
         format!("job {name} has used the {from:.1} s of CPU that it was expected to take, and runs on")
     } else {
         let (work, source) = (estimate.work.0 * tasks, work_source(entry, &estimate));
@@ -120,7 +120,7 @@ pub fn of_record(record: &JobRecord, runs: &Runs) -> JobStatus {
         stage: if end.outcome == weal_model::JobOutcome::Done { bare.stages } else { stage_of(&record.spec, used) },
         progress: match end.outcome {
             weal_model::JobOutcome::Done => 1.0,
-            _ if is_guess(&estimate) => 0.0,
+            _ if estimate.is_guess() => 0.0,
             _ => (used / estimate.work.0).clamp(0.0, 1.0),
         },
         end: end.run,
@@ -160,7 +160,7 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         work_source: source(estimate.source),
         work_least: Work(estimate.range.0.0 * tasks),
         work_most: Some(Work(estimate.range.1.0 * tasks)).filter(|most| most.0.is_finite()),
-        is_guess: is_guess(estimate),
+        is_guess: estimate.is_guess(),
         raised: None,
         progress: 0.0,
         stage: 1,
@@ -183,6 +183,8 @@ fn source(source: Source) -> String {
         Source::Stated => "as was said".to_owned(),
         Source::EarlierRuns(1) => "from 1 earlier run".to_owned(),
         Source::EarlierRuns(count) => format!("from {count} earlier runs"),
+        Source::Pilot => "from the progress of another run of it".to_owned(),
+        Source::PilotUse => "guessed from what another run of it has used".to_owned(),
         Source::Progress => "guessed from what it has used".to_owned(),
         Source::Nothing => "a guess: nothing is known yet".to_owned(),
     }

@@ -320,10 +320,13 @@ impl Queue {
             }
             let estimate = entry.estimate(&self.runs);
             surprise.changes_plans |= entry.learn_work(&estimate) | entry.find_stage();
-            if entry.outlook.handle_seen(now, entry.used, entry.progress, &estimate) {
+            let stated = entry.record.spec.stages.iter().map(|stage| stage.work.0).sum();
+            if entry.outlook.handle_seen(now, entry.used, stated, entry.progress, &estimate) {
                 surprise.raised.push(name.clone());
             }
         }
+        let under_way = self.open.values().filter_map(|entry| entry.as_pilot(&self.runs)).collect::<Vec<_>>();
+        surprise.changes_plans |= self.runs.watch(under_way.into_iter());
         let mut planned: Vec<&Entry> = self.open.values().filter(|entry| entry.is_planned(now)).collect();
         // Of equal jobs, plans take the first.
         planned.sort_unstable_by_key(|entry| entry.record.number);
@@ -484,6 +487,13 @@ impl Entry {
     /// What is known of its work.
     pub fn estimate(&self, runs: &Runs) -> Estimate {
         runs.estimate(&job_status::observation(self.spec(), self.used))
+    }
+
+    /// What its run tells of others of its family: its name, its own estimate, and what each task has done.
+    fn as_pilot(&self, runs: &Runs) -> Option<(&JobName, Estimate, f64)> {
+        self.run.as_ref().filter(|_| self.used > 0.0)?;
+        let alone = runs.alone(&job_status::observation(self.spec(), self.used));
+        (self.progress.is_some() || alone.is_guess()).then_some((&self.record.spec.name, alone, self.used))
     }
 
     /// True when its work is another than plans know.

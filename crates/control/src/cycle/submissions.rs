@@ -15,7 +15,7 @@ use super::jobs::JobOrdered;
 use super::queue::Written;
 use super::state::State;
 use super::{job_files, job_status};
-use crate::jobs::{Job, Source};
+use crate::jobs::Job;
 
 /// Memory of a job that does not say it.
 const DEFAULT_MEMORY: Bytes = Bytes::mib(256);
@@ -191,7 +191,7 @@ impl State {
     /// Seconds that a job takes at full speed, if it says its work or others of its name have told.
     fn best_s(&self, spec: &JobSpec) -> Option<f64> {
         let (runs, job) = (self.queue.runs(), job_status::observation(spec.clone(), 0.0));
-        let is_known = runs.estimate(&job).source != Source::Nothing;
+        let is_known = !runs.estimate(&job).is_guess();
         is_known.then(|| Job::observed(&runs.profiled(&job), |_| None).best_s())
     }
 
