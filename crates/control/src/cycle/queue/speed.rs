@@ -52,6 +52,17 @@ struct Begun {
 }
 
 impl Usable {
+    /// The most cores that a task was seen to use, and a quarter more; `None` while nothing shows it.
+    pub fn known(&self) -> Option<f64> {
+        self.speed
+    }
+
+    /// What is known of a task that was seen to use so much.
+    #[cfg(test)]
+    pub fn seen(speed: Option<f64>) -> Self {
+        Self { speed, ..Self::default() }
+    }
+
     /// The most cores that help a task, of one that says `stated`.
     pub fn of(&self, stated: f64) -> f64 {
         self.speed.map_or(stated, |speed| speed.max(LEAST).min(stated))
