@@ -93,7 +93,7 @@ mod tests {
             let entry = state.queue.get_mut(&name.into()).unwrap();
             (entry.speed, entry.nodes) = (Some(Cpu(speed)), vec!["n1".into()]);
             entry.run = Some(run(name, 1, RunState::Running));
-            entry.usable = Usable::seen(usable);
+            entry.usable = Usable::expected(usable);
         }
         let share = |(id, _, cpu): &(&str, InstanceState, f64)| CpuShare { instance: (*id).into(), cpu: Cpu(*cpu), limit: None };
         let shares: Vec<CpuShare> = instances.iter().map(share).collect();

@@ -85,6 +85,8 @@ pub(super) struct Entry {
     pub stage: Standing,
     /// How much CPU helps it.
     pub usable: Usable,
+    /// What an earlier run of its command tells of that.
+    pub expected_speed: Option<f64>,
     /// A look that ends after this one shows its run.
     pub shown_after: Option<Ticket>,
     /// Why its start was refused the last time; empty otherwise.
@@ -205,7 +207,9 @@ impl Queue {
     /// Takes a job in.
     pub fn enter(&mut self, record: JobRecord, written: Written) {
         self.next_number = self.next_number.max(record.number + 1);
-        let entry = Entry { written, ..Entry::new(record) };
+        let has_one_phase = record.spec.stages.len() == 1;
+        let expected_speed = self.runs.speed(&record.command).filter(|_| has_one_phase);
+        let entry = Entry { written, expected_speed, usable: Usable::expected(expected_speed), ..Entry::new(record) };
         self.open.insert(entry.record.spec.name.clone(), entry);
     }
 
@@ -275,10 +279,13 @@ impl Queue {
 
     /// A job is over, and that is written down.
     pub fn close(&mut self, job: &JobName) -> Option<&JobRecord> {
-        let record = self.open.remove(job)?.record;
+        let Entry { record, usable, .. } = self.open.remove(job)?;
         let end = record.end.as_ref()?;
         if end.outcome == JobOutcome::Done {
             self.runs.learn(&record.spec.name, Work(end.cpu_used.0 / gang::tasks(&record.spec)));
+            if let (Some(speed), [_]) = (usable.known(), record.spec.stages.as_slice()) {
+                self.runs.learn_speed(&record.command, speed);
+            }
         }
         self.keep_over(record);
         self.over.back()
@@ -400,6 +407,7 @@ impl Entry {
             told: None,
             stage: Standing::default(),
             usable: Usable::default(),
+            expected_speed: None,
             shown_after: None,
             refused: String::new(),
             save_failed: None,
@@ -553,7 +561,8 @@ impl Entry {
         self.nodes.clear();
         self.save_failed = None;
         (self.speed, self.told, self.shown_after) = (None, None, None);
-        (self.stage, self.usable, self.outlook) = Default::default();
+        (self.stage, self.outlook) = Default::default();
+        self.usable = Usable::expected(self.expected_speed);
     }
 }
 

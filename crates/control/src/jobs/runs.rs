@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{JobName, JobObservation, Stage, Work};
+use weal_model::{JobCommand, JobName, JobObservation, Stage, Work};
 
 /// Runs remembered of each family. More follow a family that grows too slowly, fewer forget its rare long runs.
 const REMEMBERED: usize = 64;
@@ -34,6 +34,9 @@ const YOUNG: f64 = 1.0;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
     families: BTreeMap<String, VecDeque<f64>>,
+    /// Cores that helped a task of the commands that were run last, by [`key`], the newest at the end.
+    #[serde(default)]
+    speeds: VecDeque<(u64, f64)>,
     /// The families in the order in which they were learnt of last.
     #[serde(default)]
     order: VecDeque<String>,
@@ -102,6 +105,25 @@ impl Runs {
             let oldest = self.order.pop_front().or_else(|| self.families.keys().next().cloned());
             oldest.and_then(|oldest| self.families.remove(&oldest));
         }
+    }
+
+    /// Takes in how many cores helped a task of a job that is done.
+    pub fn learn_speed(&mut self, command: &JobCommand, speed: f64) {
+        if !(speed.is_finite() && speed > 0.0) {
+            return;
+        }
+        let Some(key) = key(command) else { return };
+        self.speeds.retain(|(known, _)| *known != key);
+        self.speeds.push_back((key, speed));
+        if self.speeds.len() > MOST_FAMILIES {
+            self.speeds.pop_front();
+        }
+    }
+
+    /// How many cores helped a task of the last job with the same program and arguments.
+    pub fn speed(&self, command: &JobCommand) -> Option<f64> {
+        let key = key(command)?;
+        self.speeds.iter().rev().find(|(known, _)| *known == key).map(|(_, speed)| *speed)
     }
 
     /// Takes in the runs that are under way: the estimate of each by itself ([`Runs::alone`], or its progress), and the work that each task has done.
@@ -193,6 +215,14 @@ fn of_pilot(estimate: &Estimate) -> Estimate {
     }
 }
 
+/// Tells commands apart by their words (FNV-1a). Two jobs of one name may do very different things (`sh -c ...`), and CPU that a job is not
+/// given on a full node is missing for a while. So for its speed only the same words count. `None` of a job without any, as simulated ones are.
+fn key(command: &JobCommand) -> Option<u64> {
+    let bytes = command.run.iter().flat_map(|word| word.bytes().chain([0]));
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    (!command.run.is_empty()).then_some(hash)
+}
+
 // The name without the number or date at its end.
 fn family(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | ':'))
@@ -266,6 +296,22 @@ mod tests {
         // What was done is believed before what is under way.
         runs.learn(&second, Work(580.0));
         assert_eq!(runs.estimate(&job("a-7.9", 0.0)).source, Source::EarlierRuns(1));
+    }
+
+    #[test]
+    fn the_speed_of_a_command_is_that_of_its_last_run() {
+        let command =
+            |words: &[&str]| JobCommand { run: words.iter().map(|word| (*word).to_owned()).collect(), ..JobCommand::default() };
+        let (one, other) = (command(&["sh", "-c", "a"]), command(&["sh", "-ca"]));
+        let mut runs = Runs::default();
+        for (command, speed) in [(&one, 0.5), (&one, 0.75), (&other, 2.0), (&other, f64::NAN)] {
+            runs.learn_speed(command, speed);
+        }
+        assert_eq!((runs.speed(&one), runs.speed(&other), runs.speed(&command(&["sh"]))), (Some(0.75), Some(2.0), None));
+        (0..MOST_FAMILIES).for_each(|at| runs.learn_speed(&command(&[&at.to_string()]), 1.0));
+        assert_eq!((runs.speed(&one), runs.speeds.len()), (None, MOST_FAMILIES));
+        runs.learn_speed(&JobCommand::default(), 1.0);
+        assert_eq!(runs.speed(&JobCommand::default()), None);
     }
 
     #[test]

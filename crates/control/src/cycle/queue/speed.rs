@@ -9,7 +9,8 @@
 //! otherwise              usable = max(usable, MARGIN * u)      a full node and a limit tell only what it can use at least
 //! ```
 //!
-//! So too low a value mends itself with the next span. Each phase of a job begins without any.
+//! So too low a value mends itself with the next span. A job of one phase begins with what is known of an earlier run of the same command, and each
+//! later phase without any.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -57,9 +58,8 @@ impl Usable {
         self.speed
     }
 
-    /// What is known of a task that was seen to use so much.
-    #[cfg(test)]
-    pub fn seen(speed: Option<f64>) -> Self {
+    /// What is known of a task before it runs: what helped an earlier run of the same command.
+    pub fn expected(speed: Option<f64>) -> Self {
         Self { speed, ..Self::default() }
     }
 

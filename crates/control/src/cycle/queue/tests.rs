@@ -72,6 +72,27 @@ fn plans_see_jobs_in_the_order_in_which_they_were_handed_in() {
 }
 
 #[test]
+fn the_next_job_of_a_command_begins_with_the_speed_of_the_last() {
+    let (mut first, mut other) = (record("a-1", 1, 0), record("a-3", 3, 0));
+    first.spec.stages[0].max_speed = Cpu(4.0);
+    let second = JobRecord { number: 2, ..first.clone() };
+    other.command.run = vec!["false".into()];
+    let mut queue = queue(vec![first]);
+    let entry = queue.get_mut(&"a-1".into()).unwrap();
+    entry.usable = Usable::expected(Some(0.75));
+    entry.conclude(Time(20), RunEnd::Code { code: 0 }, "");
+    queue.close(&"a-1".into()).unwrap();
+    queue.enter(second, Written::Yes);
+    queue.enter(other, Written::Yes);
+    let mut speed = |job: &str| {
+        let entry = queue.get_mut(&job.into()).unwrap();
+        entry.begin_anew();
+        entry.spec().stages[0].max_speed
+    };
+    assert_eq!((speed("a-1"), speed("a-3")), (Cpu(0.75), Cpu(1.0)));
+}
+
+#[test]
 fn a_run_that_no_open_record_names_is_stale() {
     let mut queue = queue(vec![record("a-1", 1, 0)]);
     let runs = vec![run("a-1", 1, RunState::Running), run("a-1", 0, RunState::Ended), run("b-2", 1, RunState::Running)];
