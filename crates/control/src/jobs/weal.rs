@@ -35,15 +35,22 @@ pub const TOLERANCE: f64 = 0.01;
 /// How far above the group's level a job's own best is still told apart. The level takes CPU to move freely between nodes; a job whose best
 /// is just above it seems to lose nothing by waiting, and would be started when it is too late.
 const MARGIN: f64 = 0.1;
-/// How many waiting jobs may ask for a change to others in one decision. Those further back wait for the next event; more
-/// costs time in long queues, where hardly anything is gained.
-const ASKING: usize = 8;
-/// How many jobs are considered for suspension, those with the most slack first.
-const VICTIMS: usize = 4;
-/// How many of these alternatives are evaluated. The first one gives up least; a second one may stand on a better node.
-const YIELDING: usize = 2;
 /// What rounding may make of a utility: a bound that is closer than this to what it excludes does not exclude it.
 const ROUNDING: f64 = 1e-9;
+
+/// How much is tried in one decision.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// How many waiting jobs may ask for a change to others. Those further back wait for the next event; more costs time in long queues, where
+    /// hardly anything is gained.
+    asking: usize,
+    /// How many jobs are considered for suspension, those with the most slack first.
+    victims: usize,
+    /// How many of these alternatives are evaluated. The first one gives up least; a second one may stand on a better node.
+    yielding: usize,
+}
+
+const LIMITS: Limits = Limits { asking: 8, victims: 4, yielding: 2 };
 
 /// See the module.
 #[derive(Debug, Default, Clone, Copy)]
@@ -56,17 +63,13 @@ impl Scheduler for WealScheduler {
 
     fn schedule(&self, situation: &Situation) -> Assignment {
         let search = Search::new(situation);
-        let (layout, mut waiting, scored) = search.place_freely(search.present());
+        let (layout, waiting, scored) = search.place_freely(search.present());
         if waiting.is_empty() && situation.apps.is_empty() && search.all_fit_at_full_speed(&layout) {
             let speeds = (0..layout.len()).map(|m| if layout[m].is_empty() { 0.0 } else { search.needs[m].max_speed }).collect();
             return assignment(layout, Division { speeds, apps: Vec::new() });
         }
-        let mut best = search.score(layout, scored.map(|scored| scored.forecast.level));
-        search.keep_who_can_gain(&best, &mut waiting);
-        for m in waiting.into_iter().take(ASKING) {
-            best = search.place_somehow(best, m);
-        }
-        best = search.spread_out(best);
+        let placed = search.score(layout, scored.map(|scored| scored.forecast.level));
+        let best = search.improve(placed, waiting);
         let look_again_s = search.look_again_s(&best.layout);
         Assignment { look_again_s, ..assignment(best.layout, best.division) }
     }
@@ -111,6 +114,7 @@ impl Scored {
 
 struct Search<'a> {
     situation: &'a Situation<'a>,
+    limits: Limits,
     needs: Vec<Needs>,
     /// The best that each job can still reach.
     best: Vec<f64>,
@@ -122,7 +126,16 @@ impl<'a> Search<'a> {
     fn new(situation: &'a Situation<'a>) -> Self {
         let needs = situation.jobs.iter().map(|job| job.needs(situation.cycle_s)).collect();
         let best = situation.jobs.iter().map(|job| job.max_utility(situation.now_s)).collect();
-        Self { situation, needs, best, patient: OnceCell::new() }
+        Self { situation, limits: LIMITS, needs, best, patient: OnceCell::new() }
+    }
+
+    /// A layout with those of `waiting` that others make room for.
+    fn improve(&self, mut best: Scored, mut waiting: Vec<usize>) -> Scored {
+        self.keep_who_can_gain(&best, &mut waiting);
+        for m in waiting.into_iter().take(self.limits.asking) {
+            best = self.place_somehow(best, m);
+        }
+        self.spread_out(best)
     }
 
     /// The present runs, as far as they still fit: a node may have shrunk, or a stage may need more memory.
@@ -353,7 +366,7 @@ impl<'a> Search<'a> {
             .take_while(|(after, _)| *after > base.forecast.utilities[m] + TOLERANCE)
             .map(|(_, r)| *r)
             .filter(|&r| r != m && !base.layout[r].is_empty() && self.can_leave_memory(r) && !goes_before(r))
-            .take(VICTIMS - 1 + tasks)
+            .take((self.limits.victims - 1).saturating_add(tasks))
             .collect();
         let suspended = |first: usize| {
             let (mut free, mut changes) = (base.free.clone(), Changes::new());
@@ -367,7 +380,7 @@ impl<'a> Search<'a> {
             }
             None
         };
-        (0..victims.len().min(VICTIMS)).filter_map(suspended).take(YIELDING).collect()
+        (0..victims.len().min(self.limits.victims)).filter_map(suspended).take(self.limits.yielding).collect()
     }
 
     /// Each job with the best that it can reach if it is suspended now and resumed at once, the most first.
@@ -584,53 +597,4 @@ fn may_beat(sorted: &[f64], mut lost: Vec<f64>, mut gained: Vec<f64>, raise: f64
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::job::tests::job;
-    use super::super::{Costs, Site};
-    use super::*;
-    use crate::seeded::Seeded;
-
-    /// A few nodes with room for some of the jobs, which wait, run or are suspended.
-    fn crowd(random: &mut Seeded) -> (Vec<Site>, Vec<Job>) {
-        let nodes: Vec<Site> = (0..1 + random.below(4)).map(|_| Site { cpu: 4.0, memory: 400 << 20 }).collect();
-        let jobs = (0..1 + random.below(16)).map(|_| {
-            let goal_s = random.between(20.0, 400.0);
-            let mut job = job(0.0, goal_s, random.between(1.0, 1.5 * goal_s), 1.0, 100 + 50 * random.below(3));
-            job.tasks = 1 + random.below(8) as u32 / 7;
-            job.done = random.between(0.0, job.stages[0].work.0);
-            job.state = [JobState::Pending, JobState::Running, JobState::Suspended][random.below(3) as usize];
-            if job.state != JobState::Pending {
-                job.nodes = (0..job.tasks).map(|_| random.below(nodes.len() as u64) as usize).collect();
-                job.nodes.sort_unstable();
-            }
-            job
-        });
-        let jobs = jobs.collect();
-        (nodes, jobs)
-    }
-
-    #[test]
-    fn no_alternative_is_passed_over_that_would_have_been_better() {
-        let mut random = Seeded::new(1);
-        let (mut passed_over, mut better) = (0, 0);
-        for round in 0..4000 {
-            let (nodes, jobs) = crowd(&mut random);
-            let costs = if round % 2 == 0 { Costs::FREE } else { Costs::THESIS };
-            let situation = Situation { now_s: 5.0, cycle_s: 20.0, nodes: &nodes, jobs: &jobs, apps: &[], costs };
-            let search = Search::new(&situation);
-            let (layout, waiting, _) = search.place_freely(search.present());
-            let base = search.score(layout, None);
-            for m in waiting {
-                let mut alternatives = search.with_one_moved(&base, m);
-                alternatives.extend(search.with_some_suspended(&base, m));
-                for changes in alternatives {
-                    let hopeless = search.cannot_beat(&base, &changes);
-                    let wins = search.score_beside(&base, &changes, base.forecast.level).better_than(&base);
-                    assert!(!(hopeless && wins), "round {round}, job {m}: {situation:?}");
-                    (passed_over, better) = (passed_over + usize::from(hopeless), better + usize::from(wins));
-                }
-            }
-        }
-        assert!(passed_over > 1000 && better > 100, "{passed_over} passed over, {better} better: nothing was tried");
-    }
-}
+mod tests;
