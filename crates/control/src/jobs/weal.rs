@@ -562,6 +562,12 @@ impl<'a> Search<'a> {
     }
 }
 
+/// All utilities that a layout leads to, ascending.
+#[cfg(test)]
+pub(crate) fn predicted(situation: &Situation, layout: Layout) -> Vec<f64> {
+    Search::new(situation).score(layout, None).sorted
+}
+
 fn assignment(layout: Layout, division: Division) -> Assignment {
     let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
     let runs = layout.into_iter().zip(division.speeds).map(run).collect();

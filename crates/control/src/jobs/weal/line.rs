@@ -50,7 +50,7 @@ mod tests {
         assert_eq!(begin(&[equal.clone(), first.clone(), equal.clone()]), [1]);
         let urgent = job(0.0, 50.0, 10.0, 1.0, 100);
         assert_eq!(begin(&[urgent.clone(), first.clone()]), [1], "it goes before one that is more urgent");
-        let important = Job { weight: 4.0, ..urgent };
+        let important = Job { weight: 4.0, ..job(0.0, 20.0, 10.0, 1.0, 100) };
         let jobs = [important, equal.clone(), first.clone(), Job { priority: -1, ..equal }];
         assert_eq!(begin(&jobs), [0], "and not before one of another class");
         assert_eq!(in_line(&jobs, vec![0, 1, 2, 3]), [0, 2, 1, 3]);
