@@ -83,6 +83,7 @@ fn job(m: usize, node: Option<&NodeName>, random: &mut Seeded) -> JobObservation
         desired_start: submitted,
         deadline: Time::from_secs_f64(NOW_S - age_s + work_s * random.between(2.0, 8.0)),
         importance: Importance::NORMAL,
+        priority: 0,
         stages: vec![Stage { work: Work(work_s), max_speed: Cpu(1.0), min_speed: Cpu(0.0), memory: Bytes::gib(1) }],
         tasks: 1,
     };

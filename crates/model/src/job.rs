@@ -18,6 +18,9 @@ pub struct JobSpec {
     pub deadline: Time,
     /// How much missing the goal matters.
     pub importance: Importance,
+    /// Its place among the waiting jobs of its importance: a higher one goes first.
+    #[serde(default)]
+    pub priority: i32,
     /// Its phases, in order. Invariant: not empty.
     pub stages: Vec<Stage>,
     /// How many processes run at once, each with the stage's needs; all or none (a gang). 1 for a sequential job.

@@ -337,6 +337,15 @@ impl From<JobOutcome> for JobPhase {
     }
 }
 
+/// An estimate of a job's work that turned out too low while it ran: why its progress went back.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Raised {
+    /// When.
+    pub time: Time,
+    /// What it was before, in CPU-seconds of all tasks.
+    pub from: Work,
+}
+
 /// One job, as people are shown it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobStatus {
@@ -350,6 +359,9 @@ pub struct JobStatus {
     pub command: Vec<String>,
     /// Its service class.
     pub class: Option<ClassName>,
+    /// Its place among the waiting jobs of its importance: a higher one goes first.
+    #[serde(default)]
+    pub priority: i32,
     /// The array of which it is a part.
     #[serde(default)]
     pub array: Option<ArrayPart>,
@@ -365,6 +377,9 @@ pub struct JobStatus {
     pub deadline: Time,
     /// When it will be, as the last plan expects; when it was, once it is over; `None` while nobody can say.
     pub expected_end: Option<Time>,
+    /// When it will be in the worst of twenty cases, by what is known of its work; `None` while nobody can say.
+    #[serde(default)]
+    pub expected_latest: Option<Time>,
     /// The utility of that: 1 at once, 0 at the goal, below 0 after it.
     pub utility: Option<Utility>,
     /// When its first run began.
@@ -385,7 +400,19 @@ pub struct JobStatus {
     pub work: Work,
     /// Where that is known from, in words.
     pub work_source: String,
-    /// The share of its work that is done, 0 to 1.
+    /// The least that it may be: of twenty jobs, nineteen lie between this and `work_most`.
+    #[serde(default)]
+    pub work_least: Work,
+    /// The most that it may be; `None` while nobody can say.
+    #[serde(default)]
+    pub work_most: Option<Work>,
+    /// Its work is a guess: nobody has said it, no other run tells it, and the job does not tell how far it is.
+    #[serde(default)]
+    pub is_guess: bool,
+    /// The last time that its work turned out larger than was thought, so that `progress` went back; `None` while it never did in this run.
+    #[serde(default)]
+    pub raised: Option<Raised>,
+    /// The share of its work that is done, 0 to 1; 0 while `is_guess`. Invariant: within a run it falls only when `raised` says so.
     pub progress: f64,
     /// The phase that it is in, from 1.
     #[serde(default)]

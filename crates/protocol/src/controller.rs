@@ -376,6 +376,9 @@ pub struct JobSubmission {
     /// A second submission with the same key is the same job.
     #[serde(default)]
     pub key: Option<String>,
+    /// Its place among the waiting jobs of its importance, from -100 to 100: a higher one goes first; 0 when left out.
+    #[serde(default)]
+    pub priority: Option<i32>,
     /// How often it is run again after it fails by its own fault.
     #[serde(default)]
     pub retries: u32,

@@ -244,6 +244,7 @@ impl State<'_> {
             deadline_s,
             goal_s: deadline_s - arrival.at_s,
             weight: 1.0,
+            priority: 0,
             tasks: kind.tasks.max(1),
             stages: vec![weal_model::Stage {
                 work: kind.work,

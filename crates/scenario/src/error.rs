@@ -151,6 +151,9 @@ pub enum Mistake {
     /// No tasks, or too many.
     #[error("`tasks` is a number from 1 to 10000")]
     JobTasks,
+    /// What is stated is no multiple of what is true.
+    #[error("`stated-factor` is a number from 0.001 to 1000, or 0 of a job without `stages`")]
+    JobStated,
     /// Nothing says what there is to do.
     #[error("say how much `work` a task is and how much `memory` it takes, or give `stages`, or a `log`")]
     JobWork,

@@ -11,12 +11,18 @@ pub struct JobSource {
     pub name: String,
     /// How much missing their goals matters.
     pub importance: Importance,
+    /// The place of each among waiting jobs of its importance.
+    pub priority: i32,
     /// What a rehearsal runs, program and arguments; empty: a program that uses the work and the memory that are said here.
     pub run: Vec<String>,
     /// What saves its state in a rehearsal, and what goes on from there; may be empty.
     pub checkpoint: Vec<String>,
     /// See `checkpoint`.
     pub restore: Vec<String>,
+    /// What is stated of the work of each, as a multiple of what is true; 0 says nothing of it.
+    pub stated_factor: f64,
+    /// Each tells how far it is while it runs.
+    pub tells_progress: bool,
     /// By when each must be done.
     pub(crate) goal: JobGoal,
     /// What comes, when.
@@ -55,6 +61,13 @@ impl Shape {
 }
 
 impl JobSource {
+    /// One of its jobs as it is handed in: with the work that is stated.
+    pub fn stated(&self, job: &JobSpec) -> JobSpec {
+        let mut stated = job.clone();
+        stated.stages.iter_mut().for_each(|stage| stage.work.0 *= self.stated_factor);
+        stated
+    }
+
     /// The most memory that a task of it ever takes.
     pub(crate) fn largest_memory(&self) -> Bytes {
         let shapes: Vec<&Shape> = match &self.coming {
@@ -104,6 +117,7 @@ impl JobSource {
             desired_start: submitted,
             deadline,
             importance: self.importance,
+            priority: self.priority,
             stages: job.stages.clone(),
             tasks: job.tasks,
         }

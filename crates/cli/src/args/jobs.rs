@@ -39,6 +39,9 @@ pub struct JobOptions {
     /// 1.5, 3, 10, 30 times its work.
     #[arg(long, value_name = "CLASS")]
     pub class: Option<String>,
+    /// Its place among waiting jobs whose classes matter alike, from -100 to 100: a higher one goes first [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub priority: Option<i32>,
     /// So many processes that run at once, all or none: started, paused, suspended and ended together. --cpus and --work are what all of
     /// them have, --memory is what each has [default: 1].
     #[arg(long, value_name = "N")]
@@ -98,6 +101,7 @@ impl JobOptions {
             done_by: self.done_by.or(others.done_by),
             name: self.name.or(others.name),
             class: self.class.or(others.class),
+            priority: self.priority.or(others.priority),
             tasks: self.tasks.or(others.tasks),
             memory: self.memory.or(others.memory),
             cpus: self.cpus.or(others.cpus),

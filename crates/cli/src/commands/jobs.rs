@@ -1,6 +1,6 @@
 //! `weal jobs`, `weal job`: batch jobs looked at, ordered about, read.
 
-use weal_model::{Bytes, JobPhase, JobStatus, RunEnd, ScheduleStatus, Time};
+use weal_model::{Bytes, JobPhase, JobStatus, Raised, RunEnd, ScheduleStatus, Time};
 
 use super::{json_text, show};
 use crate::args::PoolArgs;
@@ -9,6 +9,9 @@ use crate::client::{Client, block_on, escape};
 use crate::output::{self, Table, Tone, cell, clock, date, now, span, toned, utility};
 use crate::state::StateDir;
 use crate::terminal;
+
+/// An end that may be so many times as far away as is expected is shown as a span of time.
+const UNCERTAIN: f64 = 1.25;
 
 /// Runs `weal jobs`.
 pub fn list(order: &ListJobs, json: bool) -> anyhow::Result<()> {
@@ -60,16 +63,37 @@ fn render(jobs: &[JobStatus]) -> String {
         table.row(vec![
             cell(job.id.as_str()),
             toned(job.state.as_str(), phase_tone(job.state)),
-            cell(format!("{:.0}%", job.progress * 100.0)),
+            cell(done(job)),
             cell(format!("{:.1} s", job.cpu_used.0)),
             cell(goal_at(job, now())),
-            cell(job.expected_end.map_or_else(|| "-".to_owned(), when)),
+            cell(expected(job, now())),
             utility(job.utility),
             cell(job.node.as_ref().map_or("-", |node| node.as_str())),
             cell(&job.detail),
         ]);
     }
     table.render()
+}
+
+/// Which part of its work a job has done, as far as that is known: `12%`, `12%, raised` when its work turned out larger than was thought, or `?`.
+pub(super) fn done(job: &JobStatus) -> String {
+    let is_open = !job.state.is_over();
+    let share = if is_open && job.is_guess { "?".to_owned() } else { format!("{:.0}%", job.progress * 100.0) };
+    if is_open && job.raised.is_some() { share + ", raised" } else { share }
+}
+
+/// When a job is expected to be done: a moment, or between which two where its work may be a quarter more or less.
+pub(super) fn expected(job: &JobStatus, now: Time) -> String {
+    let Some(end) = job.expected_end else { return "-".to_owned() };
+    let seconds = |time: Time| time.since(now).as_secs();
+    match job.expected_latest {
+        _ if job.state.is_over() => when_at(end, now),
+        None if job.is_guess => "unknown".to_owned(),
+        Some(latest) if latest.since(now) > end.since(now).mul_f64(UNCERTAIN) => {
+            format!("in {} to {}", span(seconds(end)), span(seconds(latest)))
+        }
+        _ => when_at(end, now),
+    }
 }
 
 pub(super) fn phase_tone(state: JobPhase) -> Tone {
@@ -152,12 +176,16 @@ pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
         ("submitted", job.submitter.iter().fold(clock(job.submitted), |when, token| format!("{when}, by the token {token}"))),
         ("goal", format!("{} ({})", clock(job.deadline), goal_at(job, now))),
         ("run", job.attempt.to_string()),
-        ("CPU used", format!("{:.1} s of about {:.1} s ({})", job.cpu_used.0, job.work.0, job.work_source)),
+        ("done", done(job)),
+        ("CPU used", format!("{:.1} s of about {:.1} s ({}{})", job.cpu_used.0, job.work.0, job.work_source, range(job))),
         ("CPU given", format!("{} of {}", job.cpu_allocated, job.cpus)),
         ("memory", format!("{} of {}", job.memory_used.unwrap_or(Bytes(0)), job.memory_limit)),
     ];
+    let raised = |raised: &Raised| ("raised", format!("at {}, from {:.1} s of CPU", clock(raised.time), raised.from.0));
+    lines.extend(job.raised.as_ref().map(raised));
     lines.extend((job.stages > 1).then(|| ("stage", format!("{} of {}", job.stage, job.stages))));
     lines.extend(job.class.as_ref().map(|class| ("class", class.to_string())));
+    lines.extend((job.priority != 0).then(|| ("priority", job.priority.to_string())));
     lines.extend(
         job.scheduled.as_ref().map(|scheduled| ("schedule", format!("{} of {}", scheduled.schedule, date(scheduled.date)))),
     );
@@ -166,12 +194,21 @@ pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
     lines.extend((nodes.len() > 1).then(|| ("nodes", nodes.join(", "))));
     lines.extend(job.node.as_ref().filter(|_| nodes.len() < 2).map(|node| ("node", node.to_string())));
     lines.extend(job.began.map(|began| ("began", clock(began))));
-    let expected = if job.state.is_over() { "ended" } else { "expected" };
-    lines.extend(job.expected_end.map(|end| (expected, format!("{} ({})", clock(end), when_at(end, now)))));
+    let ends = if job.state.is_over() { "ended" } else { "expected" };
+    lines.extend(job.expected_end.map(|end| (ends, format!("{} ({})", clock(end), expected(job, now)))));
     lines.extend(job.utility.map(|utility| ("utility", utility.to_string())));
     lines.extend(job.end.map(|end| ("ended with", ending(end))));
     let rows = lines.iter().map(|(name, value)| format!("  {name:<10} {value}\n"));
     one_line(job) + &rows.collect::<String>()
+}
+
+/// Between what its work lies, where that is not known.
+fn range(job: &JobStatus) -> String {
+    match job.work_most {
+        None if job.is_guess => "; it may be anything".to_owned(),
+        Some(most) if most.0 > job.work_least.0 => format!("; {:.1} s to {:.1} s", job.work_least.0, most.0),
+        _ => String::new(),
+    }
 }
 
 fn ending(end: RunEnd) -> String {
@@ -228,5 +265,22 @@ mod tests {
         assert_eq!(goal_at(&job("waiting", None), at(14_340)), "missed by 3h 49m");
         assert_eq!(goal_at(&job("done", Some(590)), at(14_340)), "3h 49m ago", "it was met");
         assert_eq!(goal_at(&job("done", Some(660)), at(14_340)), "missed by 1m 0s");
+    }
+
+    #[test]
+    fn what_is_not_known_is_shown_as_not_known() {
+        let at = |seconds: u64| Time(seconds * 1_000_000_000);
+        let known = JobStatus { progress: 0.12, ..job("running", Some(160)) };
+        assert_eq!((done(&known), expected(&known, at(100))), ("12%".to_owned(), "in 1m 0s".to_owned()));
+        let raised = Some(Raised { time: at(90), from: weal_model::Work(8.0) });
+        let wrong = JobStatus { raised, expected_latest: Some(at(170)), ..known.clone() };
+        assert_eq!((done(&wrong), expected(&wrong, at(100))), ("12%, raised".to_owned(), "in 1m 0s".to_owned()));
+        assert!(described_at(&wrong, at(100)).contains("from 8.0 s of CPU"), "{}", described_at(&wrong, at(100)));
+        let guess = JobStatus { is_guess: true, progress: 0.0, expected_latest: Some(at(400)), ..known };
+        assert_eq!((done(&guess), expected(&guess, at(100))), ("?".to_owned(), "in 1m 0s to 5m 0s".to_owned()));
+        let nothing = JobStatus { expected_latest: None, ..guess };
+        assert_eq!(expected(&nothing, at(100)), "unknown");
+        assert!(described_at(&nothing, at(100)).contains("it may be anything"));
+        assert_eq!(expected(&JobStatus { state: JobPhase::Done, ..nothing }, at(200)), "40s ago");
     }
 }

@@ -36,10 +36,10 @@ fn submission(source: &JobSource, spec: &JobSpec, program: &str, folder: &Path) 
         restore: found_from(folder, &source.restore),
         name: Some(source.name.clone()),
         class: (spec.importance != Importance::NORMAL).then(|| class(&spec.importance.to_string()).into()),
+        priority: Some(spec.priority),
         done_within_s: Some(spec.deadline.since(spec.submitted).as_secs_f64()),
         tasks: Some(spec.tasks),
-        stages: spec.stages.iter().map(|stage| wish(stage, spec.tasks)).collect(),
-        ..JobSubmission::default()
+        ..stated(&source.stated(spec))
     }
 }
 
@@ -50,6 +50,15 @@ fn found_from(folder: &Path, command: &[String]) -> Vec<String> {
         false => word.clone(),
     };
     command.iter().map(found).collect()
+}
+
+/// What is said of its needs. A job of whose work nothing is said has no stages.
+fn stated(spec: &JobSpec) -> JobSubmission {
+    let wishes: Vec<StageWish> = spec.stages.iter().map(|stage| wish(stage, spec.tasks)).collect();
+    match wishes[..] {
+        [StageWish { work_s, cpus, memory }] if work_s <= 0.0 => JobSubmission { cpus, memory, ..JobSubmission::default() },
+        _ => JobSubmission { stages: wishes, ..JobSubmission::default() },
+    }
 }
 
 /// A scenario says what a task takes, and a submission says what all of them take together.
@@ -82,6 +91,10 @@ fn class(importance: &str) -> String {
 /// Refuses what a pool of real processes does not know.
 pub fn refuse_what_is_simulated(scenario: &Scenario) -> anyhow::Result<()> {
     for source in &scenario.jobs {
+        if source.tells_progress {
+            let text = format!("the job `{}` can only be simulated: what it runs tells no progress", source.name);
+            bail!(Failure::new(Exit::ConfigInvalid, text));
+        }
         let jobs = source.jobs(scenario.seed, scenario.duration_s);
         if jobs.iter().flat_map(|job| &job.stages).any(|stage| stage.min_speed.0 > 0.0) {
             let text = format!("the job `{}` can only be simulated: a pool of real processes knows no `min-cpu`", source.name);
@@ -126,6 +139,18 @@ mod tests {
         let job = &coming(&read, Path::new("/srv")).unwrap()[0].submission;
         assert_eq!((job.tasks, job.stages[0].work_s, job.stages[0].cpus), (Some(3), 15.0, Some(1.5)));
         assert_eq!(job.run[2..4], ["--work", "5"], "each process does its part");
+    }
+
+    #[test]
+    fn what_is_stated_of_a_job_is_handed_in_and_what_is_true_is_run() {
+        let handed_in = |factor: &str| {
+            let keys = "work = \"20s\"\nmemory = \"64MiB\"\ngoal = \"60s\"";
+            let read = scenario(&format!("[[job]]\nname = \"g\"\n{keys}\nstated-factor = {factor}\n"));
+            coming(&read, Path::new("/srv")).unwrap().remove(0).unwrap().submission
+        };
+        let (tenth, nothing) = (handed_in("0.1"), handed_in("0.0"));
+        assert_eq!((tenth.stages[0].work_s, tenth.run[3].as_str()), (2.0, "20"));
+        assert_eq!((nothing.stages.len(), nothing.work_s, nothing.memory), (0, None, Some(weal_model::Bytes::mib(64))));
     }
 
     #[test]

@@ -107,6 +107,7 @@ fn submission(options: JobOptions, command: Vec<String>) -> anyhow::Result<JobSu
         run: command,
         name: options.name,
         class: options.class.map(Into::into),
+        priority: options.priority,
         done_within_s,
         done_by,
         tasks: options.tasks,

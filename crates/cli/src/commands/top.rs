@@ -11,7 +11,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 use weal_model::{Event, FlowStatus, InstanceState, JobName, JobPhase, JobStatus, NodeStatus, Severity, Status, Utility};
 
-use super::jobs::{goal_at, phase_tone, when_at};
+use super::jobs::{done, expected, goal_at, phase_tone};
 use super::status::achieved;
 use crate::args::PoolArgs;
 use crate::client::{Client, Error, block_on};
@@ -257,10 +257,10 @@ fn draw_jobs(frame: &mut Frame, area: Rect, view: &View) {
         Constraint::Length(18),
         Constraint::Length(9),
         Constraint::Length(8),
-        Constraint::Length(13),
+        Constraint::Length(20),
         Constraint::Length(5),
         Constraint::Length(16),
-        Constraint::Length(11),
+        Constraint::Length(16),
         Constraint::Length(7),
         Constraint::Min(10),
     ];
@@ -275,10 +275,10 @@ fn job_row<'a>(job: &JobStatus, status: &Status) -> Row<'a> {
         Cell::from(job.id.to_string()),
         Cell::from(Span::styled(job.state.as_str(), color(phase_tone(job.state)))),
         Cell::from(job.node.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)),
-        Cell::from(format!("{} {:>3.0}%", bar(job.progress, 8), job.progress * 100.0)),
+        Cell::from(format!("{} {:>4}", bar(job.progress, 8), done(job))),
         Cell::from(format!("{:.2}", job.cpu_allocated.0)),
         Cell::from(goal_at(job, status.time)),
-        Cell::from(job.expected_end.map_or_else(|| "-".to_owned(), |end| when_at(end, status.time))),
+        Cell::from(expected(job, status.time)),
         Cell::from(Span::styled(utility, color(tone))),
         Cell::from(job.detail.clone()),
     ])

@@ -250,6 +250,22 @@ fn progress_that_a_job_writes_replaces_a_wrong_estimate() {
     assert!(pool.run(&["job", "cancel", &id]).status.success());
 }
 
+#[test]
+fn a_job_that_is_more_work_than_was_said_says_so_and_tells_no_progress() {
+    let mut pool = Pool::echo();
+    pool.up();
+    let id = taken(&pool, &["--work", "2s"], &["sh", "-c", "while :; do :; done"]);
+    let is_known = |job: &Value| job["is_guess"] == true && !job["expected_latest"].is_null();
+    let told = pool.eventually("more than it said", || job(&pool, &id).filter(is_known));
+    assert_eq!((told["raised"]["from"].as_f64(), told["progress"].as_f64()), (Some(2.0), Some(0.0)), "{told}");
+    assert!(told["expected_latest"].as_u64() > told["expected_end"].as_u64(), "{told}");
+    let shown = text(&pool.run(&["jobs"]).stdout);
+    assert!(shown.contains("?, raised"), "{shown}");
+    let events = text(&pool.run(&["events"]).stdout);
+    assert!(events.contains("has used the 2.0 s of CPU that it was expected to take, and runs on"), "{events}");
+    assert!(pool.run(&["job", "cancel", &id]).status.success());
+}
+
 /// The last job in the list.
 fn job_of(pool: &Pool) -> Option<Value> {
     let output = pool.run(&["jobs", "-o", "json"]);

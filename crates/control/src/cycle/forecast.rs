@@ -52,7 +52,6 @@ impl Rehearsal {
     pub fn run(self) -> Result<JobForecast, Refusal> {
         let mut with = self.request.clone();
         with.snapshot.jobs.push(job_status::observation(self.entry.record.spec.clone(), 0.0));
-        with.snapshot.jobs.sort_by(|a, b| a.spec.name.cmp(&b.spec.name));
         let (_, without) = planned(&self.request)?;
         let (plan, report) = planned(&with)?;
         let name = &self.entry.record.spec.name;

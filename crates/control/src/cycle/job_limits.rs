@@ -3,7 +3,10 @@
 //! A node that is smaller than the machine is a group with a quota for each 100 ms, and what runs in it spends that on several processors at once.
 //! Shares divide one processor, not a quota: a job of two threads spends it in a part of the period, and until the next one the applications on its
 //! node stand still with it, whatever their shares. So a job beside applications gets a limit: what plans may fill of the node, less what all others
-//! there are to have. It is never less than what the plan gives the job, and leaves to the job what nobody is to have. On a node as large as its
+//! there are to have. It is never less than what the plan gives the job, and leaves to the job what nobody is to have, as far as the job was seen to
+//! use it. One thread that says `--cpus 4` has the quota of one thread, so that the others it might begin spend nobody's quota before they were seen
+//! (the thesis maps virtual processors to as many as a job can use, Carrera 5.7). A job that uses its limit up is taken for one that can use a quarter
+//! more, so the limit follows it. On a node as large as its
 //! machine there is no quota to spend: shares say who goes first at every moment, so a job may use all that the others leave.
 
 use weal_model::{Cpu, JobName, NodeName};
@@ -18,7 +21,8 @@ impl State {
         let speed = entry.speed?;
         let rooms = entry.nodes.iter().filter_map(|node| Some(self.room_for_job(name, node)? / entry.tasks_on(node) as f64));
         let least = rooms.reduce(f64::min)?;
-        Some(Cpu(least.max(speed.0)))
+        let usable = entry.usable.known().unwrap_or(f64::INFINITY);
+        Some(Cpu(least.min(usable).max(speed.0)))
     }
 
     /// CPU of a slice that nobody else there is to have; `None` on a node without a quota, and where no application runs.
@@ -51,8 +55,8 @@ mod tests {
     use weal_protocol::engine::{InstanceSeen, NodeSeen, Observation};
 
     use super::super::effect::{Config, Start};
-    use super::super::queue::StoredJobs;
     use super::super::queue::tests::{record, run};
+    use super::super::queue::{StoredJobs, Usable};
     use super::*;
     use crate::jobs::Costs;
 
@@ -69,6 +73,16 @@ mod tests {
 
     /// The same on a node that is a slice of its machine, or all of it.
     fn limit_of(is_slice: bool, measured: f64, instances: &[(&str, InstanceState, f64)]) -> Option<Cpu> {
+        limit_of_usable(None, is_slice, measured, instances)
+    }
+
+    /// The same of a job that was seen to use so many cores at most.
+    fn limit_of_usable(
+        usable: Option<f64>,
+        is_slice: bool,
+        measured: f64,
+        instances: &[(&str, InstanceState, f64)],
+    ) -> Option<Cpu> {
         let mut pool = PoolSpec::example();
         pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::gib(1), utilization_limit: 0.9 }];
         let pool = Arc::new(pool);
@@ -79,6 +93,7 @@ mod tests {
             let entry = state.queue.get_mut(&name.into()).unwrap();
             (entry.speed, entry.nodes) = (Some(Cpu(speed)), vec!["n1".into()]);
             entry.run = Some(run(name, 1, RunState::Running));
+            entry.usable = Usable::expected(usable);
         }
         let share = |(id, _, cpu): &(&str, InstanceState, f64)| CpuShare { instance: (*id).into(), cpu: Cpu(*cpu), limit: None };
         let shares: Vec<CpuShare> = instances.iter().map(share).collect();
@@ -97,6 +112,14 @@ mod tests {
         assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25)]), Some(Cpu(0.45)), "0.9 - 0.25 - 0.2");
         assert_eq!(limit(&[("web-1", InstanceState::Ready, 0.25), ("web-2", InstanceState::Ready, 0.3)]), Some(Cpu(0.3)));
         assert_eq!(limit(&[("web-1", InstanceState::Suspended, 0.25)]), None, "who sleeps waits for nothing");
+    }
+
+    #[test]
+    fn a_job_has_no_more_quota_than_it_was_seen_to_use() {
+        let beside = |usable: f64| limit_of_usable(Some(usable), true, 4.0, &[("web-1", InstanceState::Ready, 0.25)]);
+        assert_eq!(beside(9.0), Some(Cpu(3.15)), "3.6 - 0.25 - 0.2");
+        assert_eq!(beside(1.25), Some(Cpu(1.25)), "one thread, and a quarter more");
+        assert_eq!(beside(0.2), Some(Cpu(0.3)), "what the plan gives it is its own");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use weal_model::{
-    Cpu, Hold, JobExplanation, JobName, JobObservation, JobPhase, JobRecord, JobSpec, JobState, JobStatus, Time, Utility, Work,
+    Cpu, Hold, JobExplanation, JobName, JobObservation, JobPhase, JobRecord, JobSpec, JobState, JobStatus, Raised, Time, Utility,
+    Work,
 };
 use weal_protocol::engine::RunState;
 
@@ -40,20 +41,19 @@ pub(super) fn of_open(
     let job = Job::observed(&runs.profiled(&observation), |_| Some(0));
     let (run, tasks) = (entry.run.as_ref(), gang::tasks(&record.spec));
     let of_all = |cpu: Cpu| Cpu(cpu.0 * tasks);
+    let (expected_end, speed) = (utility.and_then(|utility| expected_end(&job, utility)), speed(entry));
     JobStatus {
         state: phase(entry),
         detail: why(entry, planned).unwrap_or_else(|| between(entry)),
-        expected_end: utility.and_then(|utility| expected_end(&job, utility)),
+        expected_end,
+        expected_latest: expected_end.and_then(|end| latest(end, &estimate, speed)),
         utility,
         node: run.map(|run| run.node.clone()),
         nodes: entry.nodes.clone(),
         cpu_used: Work(entry.used * tasks),
-        progress: entry.progress.unwrap_or((entry.used / estimate.work.0).clamp(0.0, 1.0)),
-        work_source: if entry.progress.is_some() {
-            "from the progress that it writes".to_owned()
-        } else {
-            source(estimate.source)
-        },
+        progress: if estimate.is_guess() { 0.0 } else { entry.outlook.share },
+        raised: entry.outlook.raised.map(|raised| Raised { from: Work(raised.from.0 * tasks), ..raised }),
+        work_source: work_source(entry, &estimate),
         stage: stage_of(&observation.spec, entry.used),
         cpus: observation.spec.stages.get(entry.stage.index).map_or(Cpu(0.0), |stage| of_all(stage.max_speed)),
         memory_limit: entry.memory(),
@@ -61,6 +61,34 @@ pub(super) fn of_open(
         memory_used: run.and_then(|run| run.memory_used),
         ..bare(record, &estimate)
     }
+}
+
+/// Why its progress goes back, in a sentence; `None` when it never did.
+pub(super) fn raised(entry: &Entry, runs: &Runs) -> Option<String> {
+    let (estimate, tasks) = (entry.estimate(runs), gang::tasks(&entry.record.spec));
+    let (from, name) = (entry.outlook.raised?.from.0 * tasks, &entry.record.spec.name);
+    Some(if estimate.is_guess() {
+        format!("job {name} has used the {from:.1} s of CPU that it was expected to take, and runs on")
+    } else {
+        let (work, source) = (estimate.work.0 * tasks, work_source(entry, &estimate));
+        format!("job {name} takes about {work:.1} s of CPU instead of {from:.1} s: this is known {source}")
+    })
+}
+
+fn work_source(entry: &Entry, estimate: &Estimate) -> String {
+    if entry.progress.is_some() { "from the progress that it writes".to_owned() } else { source(estimate.source) }
+}
+
+/// CPU of each task in force, or the most that helps it.
+fn speed(entry: &Entry) -> f64 {
+    let most = || entry.spec().stages.get(entry.stage.index).map_or(0.0, |stage| stage.max_speed.0);
+    entry.speed.map(|cpu| cpu.0).filter(|cpu| *cpu > 0.0).unwrap_or_else(most)
+}
+
+/// When a job is done that is expected to be done at `end`, if it is as much work as it may be; `None` when nobody can say.
+fn latest(end: Time, estimate: &Estimate, speed: f64) -> Option<Time> {
+    let later_s = (estimate.range.1.0 - estimate.work.0).max(0.0) / speed;
+    later_s.is_finite().then(|| Time::from_secs_f64(end.as_secs_f64() + later_s))
 }
 
 /// When a job is done that is headed for `utility`; `None` when it is not expected to end at all.
@@ -86,8 +114,15 @@ pub fn of_record(record: &JobRecord, runs: &Runs) -> JobStatus {
         cpu_used: end.cpu_used,
         work: end.cpu_used,
         work_source: "measured".to_owned(),
+        work_least: end.cpu_used,
+        work_most: Some(end.cpu_used),
+        is_guess: false,
         stage: if end.outcome == weal_model::JobOutcome::Done { bare.stages } else { stage_of(&record.spec, used) },
-        progress: if end.outcome == weal_model::JobOutcome::Done { 1.0 } else { (used / estimate.work.0).clamp(0.0, 1.0) },
+        progress: match end.outcome {
+            weal_model::JobOutcome::Done => 1.0,
+            _ if estimate.is_guess() => 0.0,
+            _ => (used / estimate.work.0).clamp(0.0, 1.0),
+        },
         end: end.run,
         ..bare
     }
@@ -106,12 +141,14 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         detail: String::new(),
         command: record.command.run.clone(),
         class: record.class.clone(),
+        priority: record.spec.priority,
         array: record.array.clone(),
         scheduled: record.scheduled.clone(),
         submitter: record.submitter.clone(),
         submitted: record.spec.submitted,
         deadline: record.spec.deadline,
         expected_end: None,
+        expected_latest: None,
         utility: None,
         began: record.began,
         node: None,
@@ -121,6 +158,10 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         cpu_used: Work(0.0),
         work: Work(estimate.work.0 * tasks),
         work_source: source(estimate.source),
+        work_least: Work(estimate.range.0.0 * tasks),
+        work_most: Some(Work(estimate.range.1.0 * tasks)).filter(|most| most.0.is_finite()),
+        is_guess: estimate.is_guess(),
+        raised: None,
         progress: 0.0,
         stage: 1,
         stages: record.spec.stages.len() as u32,
@@ -142,6 +183,8 @@ fn source(source: Source) -> String {
         Source::Stated => "as submitted".to_owned(),
         Source::EarlierRuns(1) => "from 1 earlier run".to_owned(),
         Source::EarlierRuns(count) => format!("from {count} earlier runs"),
+        Source::Pilot => "from the progress of another run of it".to_owned(),
+        Source::PilotUse => "guessed from what another run of it has used".to_owned(),
         Source::Progress => "guessed from what it has used".to_owned(),
         Source::Nothing => "a guess: nothing is known yet".to_owned(),
     }

@@ -9,8 +9,9 @@ use weal_protocol::controller::JobVerb;
 use weal_protocol::engine::{Observation, RunSeen, RunState};
 
 use super::effect::{Effect, Kept, Note, StoreProblem};
+use super::job_status;
 use super::notes;
-use super::queue::{Told, Written};
+use super::queue::{Surprise, Told, Written};
 use super::state::{State, node_of};
 
 /// An order that was taken.
@@ -223,6 +224,17 @@ impl State {
                 entry.record.cancel(Cancellation::NotDone { job: over.spec.name.clone() });
             }
             self.write_job(&name);
+        }
+    }
+
+    /// Jobs turn out to be other work than plans know, or than people were told.
+    pub(super) fn on_surprise(&mut self, now: Time, surprise: Surprise) {
+        if surprise.changes_plans {
+            self.timers.schedule_plan(now);
+        }
+        for name in &surprise.raised {
+            let text = self.queue.get(name).and_then(|entry| job_status::raised(entry, self.queue.runs()));
+            text.into_iter().for_each(|text| self.note(Note::info(EventKind::Job, text)));
         }
     }
 

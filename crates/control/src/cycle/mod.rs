@@ -226,9 +226,8 @@ impl Cycle {
             Ok(seen) => {
                 self.0.clear_problem("agent", &format!("{} answers again", self.0.engine.peer));
                 self.0.learned.handle_seen(&seen);
-                if self.0.queue.handle_seen(seen.time, &seen, &self.0.operations) {
-                    self.0.timers.schedule_plan(now);
-                }
+                let surprise = self.0.queue.handle_seen(seen.time, &seen, &self.0.operations);
+                self.0.on_surprise(now, surprise);
                 self.0.engine.handle_seen(now, seen);
                 self.0.settle_jobs(now);
                 self.0.follow_schedules(now);

@@ -19,12 +19,14 @@ use weal_model::{
 };
 use weal_protocol::engine::{JobOrder, NodeSeen, Observation, RunSeen, RunState};
 
+use super::job_status;
 use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
 use crate::flow::shares::is_other_limit;
-use crate::jobs::Runs;
-use speed::Usable;
+use crate::jobs::{Estimate, Runs};
+use outlook::Outlook;
+pub(super) use speed::Usable;
 use stages::Standing;
 pub(super) use stages::index as stage_index;
 use weal_model::{Action, Target};
@@ -72,6 +74,8 @@ pub(super) struct Entry {
     pub used: f64,
     /// How far its present run says it is, from [`LEAST_PROGRESS`] to 1.
     pub progress: Option<f64>,
+    /// How far people are told that it is.
+    pub outlook: Outlook,
     /// Its work per task as plans know it, in CPU-seconds.
     pub known_work: f64,
     /// CPU that the last plan gives each task.
@@ -82,6 +86,8 @@ pub(super) struct Entry {
     pub stage: Standing,
     /// How much CPU helps it.
     pub usable: Usable,
+    /// What an earlier run of its command tells of that.
+    pub expected_speed: Option<f64>,
     /// A look that ends after this one shows its run.
     pub shown_after: Option<Ticket>,
     /// Why its start was refused the last time; empty otherwise.
@@ -108,6 +114,15 @@ impl Told {
     }
 }
 
+/// What a look at runs has shown that nobody expected.
+#[derive(Debug, Default)]
+pub(super) struct Surprise {
+    /// A job turns out to be much more work than plans know, or much less, or comes to another phase.
+    pub changes_plans: bool,
+    /// Jobs whose progress goes back because they are more work than was thought.
+    pub raised: Vec<JobName>,
+}
+
 /// All of them.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -118,7 +133,7 @@ pub(super) struct Queue {
     next_write: u64,
     runs: Runs,
     unread: bool,
-    /// Those that a plan may decide about, by name, as the last look showed them.
+    /// Those that a plan may decide about, in the order in which they were handed in, as the last look showed them.
     planned: Vec<JobObservation>,
 }
 
@@ -194,7 +209,9 @@ impl Queue {
     /// Takes a job in.
     pub fn enter(&mut self, record: JobRecord, written: Written) {
         self.next_number = self.next_number.max(record.number + 1);
-        let entry = Entry { written, ..Entry::new(record) };
+        let has_one_phase = record.spec.stages.len() == 1;
+        let expected_speed = self.runs.speed(&record.command).filter(|_| has_one_phase);
+        let entry = Entry { written, expected_speed, usable: Usable::expected(expected_speed), ..Entry::new(record) };
         self.open.insert(entry.record.spec.name.clone(), entry);
     }
 
@@ -264,10 +281,13 @@ impl Queue {
 
     /// A job is over, and that is written down.
     pub fn close(&mut self, job: &JobName) -> Option<&JobRecord> {
-        let record = self.open.remove(job)?.record;
+        let Entry { record, usable, .. } = self.open.remove(job)?;
         let end = record.end.as_ref()?;
         if end.outcome == JobOutcome::Done {
             self.runs.learn(&record.spec.name, Work(end.cpu_used.0 / gang::tasks(&record.spec)));
+            if let (Some(speed), [_]) = (usable.known(), record.spec.stages.as_slice()) {
+                self.runs.learn_speed(&record.command, speed);
+            }
         }
         self.keep_over(record);
         self.over.back()
@@ -288,9 +308,9 @@ impl Queue {
         }
     }
 
-    /// Takes what the engine says of runs. True when a job turns out to be much more work than plans know, or much less.
-    pub fn handle_seen(&mut self, now: Time, seen: &Observation, operations: &Operations) -> bool {
-        let mut is_surprised = false;
+    /// Takes what the engine says of runs.
+    pub fn handle_seen(&mut self, now: Time, seen: &Observation, operations: &Operations) -> Surprise {
+        let mut surprise = Surprise::default();
         let mut runs: BTreeMap<_, Vec<&RunSeen>> = BTreeMap::new();
         seen.runs.iter().for_each(|run| runs.entry((&run.job, run.attempt)).or_default().push(run));
         for (name, entry) in &mut self.open {
@@ -303,14 +323,27 @@ impl Queue {
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
             entry.progress = progress.filter(|_| entry.used > 0.0);
             entry.watch_speed(seen.time, &seen.nodes);
-            is_surprised |= entry.run.is_some() && (entry.learn_work(&self.runs) | entry.find_stage());
+            if entry.run.is_none() {
+                continue;
+            }
+            let estimate = entry.estimate(&self.runs);
+            surprise.changes_plans |= entry.learn_work(&estimate) | entry.find_stage();
+            let stated = entry.record.spec.stages.iter().map(|stage| stage.work.0).sum();
+            if entry.outlook.handle_seen(now, entry.used, stated, entry.progress, &estimate) {
+                surprise.raised.push(name.clone());
+            }
         }
-        let planned = self.open.values().filter(|entry| entry.is_planned(now));
+        let under_way = self.open.values().filter_map(|entry| entry.as_pilot(&self.runs)).collect::<Vec<_>>();
+        surprise.changes_plans |= self.runs.watch(under_way.into_iter());
+        let mut planned: Vec<&Entry> = self.open.values().filter(|entry| entry.is_planned(now)).collect();
+        // Of equal jobs, plans take the first.
+        planned.sort_unstable_by_key(|entry| entry.record.number);
+        let planned = planned.into_iter();
         self.planned = planned.filter_map(|entry| entry.observation(operations)).collect();
-        is_surprised
+        surprise
     }
 
-    /// The jobs that a plan may decide about, sorted by name, as the last look at their runs showed them.
+    /// The jobs that a plan may decide about, in the order in which they were handed in, as the last look at their runs showed them.
     pub fn planned(&self) -> &[JobObservation] {
         &self.planned
     }
@@ -370,11 +403,13 @@ impl Entry {
             nodes: Vec::new(),
             used,
             progress: None,
+            outlook: Outlook::default(),
             known_work: 0.0,
             speed: None,
             told: None,
             stage: Standing::default(),
             usable: Usable::default(),
+            expected_speed: None,
             shown_after: None,
             refused: String::new(),
             save_failed: None,
@@ -458,11 +493,21 @@ impl Entry {
         Some(JobObservation { spec: self.spec(), state, done: Work(self.used), nodes, cpu })
     }
 
+    /// What is known of its work.
+    pub fn estimate(&self, runs: &Runs) -> Estimate {
+        runs.estimate(&job_status::observation(self.spec(), self.used))
+    }
+
+    /// What its run tells of others of its family: its name, its own estimate, and what each task has done.
+    fn as_pilot(&self, runs: &Runs) -> Option<(&JobName, Estimate, f64)> {
+        self.run.as_ref().filter(|_| self.used > 0.0)?;
+        let alone = runs.alone(&job_status::observation(self.spec(), self.used));
+        (self.progress.is_some() || alone.is_guess()).then_some((&self.record.spec.name, alone, self.used))
+    }
+
     /// True when its work is another than plans know.
-    fn learn_work(&mut self, runs: &Runs) -> bool {
-        let fresh =
-            JobObservation { spec: self.spec(), state: JobState::Running, done: Work(self.used), nodes: Vec::new(), cpu: None };
-        let work = runs.estimate(&fresh).work.0;
+    fn learn_work(&mut self, estimate: &Estimate) -> bool {
+        let work = estimate.work.0;
         let is_other = work > self.known_work * SURPRISE || work * SURPRISE < self.known_work;
         if is_other {
             self.known_work = work;
@@ -518,11 +563,13 @@ impl Entry {
         self.nodes.clear();
         self.save_failed = None;
         (self.speed, self.told, self.shown_after) = (None, None, None);
-        (self.stage, self.usable) = Default::default();
+        (self.stage, self.outlook) = Default::default();
+        self.usable = Usable::expected(self.expected_speed);
     }
 }
 
 pub(super) mod gang;
+mod outlook;
 mod speed;
 mod stages;
 #[cfg(test)]

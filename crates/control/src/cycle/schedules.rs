@@ -228,6 +228,7 @@ mod tests {
             desired_start: at(27),
             deadline: at(28),
             importance: weal_model::Importance::NORMAL,
+            priority: 0,
             stages: Vec::new(),
             tasks: 1,
         };

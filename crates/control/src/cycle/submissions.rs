@@ -15,7 +15,7 @@ use super::jobs::JobOrdered;
 use super::queue::Written;
 use super::state::State;
 use super::{job_files, job_status};
-use crate::jobs::{Job, Source};
+use crate::jobs::Job;
 
 /// Memory of a job that does not say it.
 const DEFAULT_MEMORY: Bytes = Bytes::mib(256);
@@ -25,6 +25,8 @@ const DEFAULT_CPUS: f64 = 1.0;
 const MOST_OPEN: usize = 100_000;
 /// Times that a job may be run again.
 const MOST_RETRIES: u32 = 1000;
+/// Priorities go so far either way.
+const MOST_PRIORITY: i32 = 100;
 /// Jobs of one array: they are written in one go.
 const MOST_PARTS: usize = 1000;
 /// Processes of one job that run at once.
@@ -113,6 +115,7 @@ impl State {
             desired_start: time,
             deadline: time,
             importance: importance.unwrap_or(Importance::NORMAL),
+            priority: submission.priority.unwrap_or(0),
             stages: stages(submission),
             tasks: tasks_of(submission),
         };
@@ -190,7 +193,7 @@ impl State {
     /// Seconds that a job takes at full speed, if it says its work or others of its name have told.
     fn best_s(&self, spec: &JobSpec) -> Option<f64> {
         let (runs, job) = (self.queue.runs(), job_status::observation(spec.clone(), 0.0));
-        let is_known = runs.estimate(&job).source != Source::Nothing;
+        let is_known = !runs.estimate(&job).is_guess();
         is_known.then(|| Job::observed(&runs.profiled(&job), |_| None).best_s())
     }
 
@@ -267,6 +270,9 @@ fn check(submission: &JobSubmission, pool: &PoolSpec) -> Result<(), Refusal> {
     check_saving(submission)?;
     if submission.retries > MOST_RETRIES {
         return Err(bad(format!("`--retries` is {}; at most {MOST_RETRIES} are allowed", submission.retries)));
+    }
+    if let Some(priority) = submission.priority.filter(|priority| !(-MOST_PRIORITY..=MOST_PRIORITY).contains(priority)) {
+        return Err(bad(format!("its priority is {priority}, and it goes from -{MOST_PRIORITY} to {MOST_PRIORITY}")));
     }
     if submission.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > LONGEST_KEY) {
         return Err(bad(format!("a key has 1 to {LONGEST_KEY} bytes")));

@@ -18,6 +18,8 @@ pub struct Job {
     pub goal_s: f64,
     /// How fast its utility falls once the goal is missed (`Importance::weight`).
     pub weight: f64,
+    /// Its place among those of its weight that wait: a higher one goes first.
+    pub priority: i32,
     /// Processes that run at once, all or none.
     pub tasks: u32,
     /// Its phases; amounts are per task.
@@ -57,6 +59,7 @@ impl Job {
             deadline_s,
             goal_s: deadline_s - start_s,
             weight: spec.importance.weight(),
+            priority: spec.priority,
             tasks: spec.tasks.max(1),
             stages: spec.stages.iter().copied().map(sound).collect(),
             done: if observation.done.0.is_finite() { observation.done.0.max(0.0) } else { 0.0 },
@@ -223,6 +226,7 @@ pub(super) mod tests {
             deadline_s: start_s + relative_goal_s,
             goal_s: relative_goal_s,
             weight: 1.0,
+            priority: 0,
             tasks: 1,
             stages: vec![stage(work, max_speed, memory_mib)],
             done: 0.0,
@@ -309,6 +313,7 @@ pub(super) mod tests {
             desired_start: Time(5_000_000_000),
             deadline: Time::ZERO,
             importance: Importance::NORMAL,
+            priority: 0,
             stages: vec![Stage { work: Work(f64::NAN), max_speed: Cpu(f64::NAN), min_speed: Cpu(-1.0), memory: Bytes(1) }],
             tasks: 0,
         };

@@ -43,6 +43,9 @@ pub use job::{Job, Needs};
 pub use runs::{Estimate, Runs, Source};
 pub use situation::{AppCurve, Assignment, ChangeKind, Costs, JobChange, Run, Scheduler, Site, Situation};
 pub use weal::WealScheduler;
+pub(crate) use weal::in_line;
+#[cfg(test)]
+pub(crate) use weal::predicted;
 use weal_model::Utility;
 
 /// Below this utility a job is not expected to end at all.

@@ -8,7 +8,7 @@
 //! such look ahead: from now on the group shares the CPU that it has. So the length of a cycle appears in no comparison.
 //!
 //! It starts from the present runs. Jobs that do not run are considered in order of their maximum achievable utility, the
-//! lowest first (Carrera 5.4.2.3). One that fits without slowing anyone down is placed. For another, alternatives are
+//! lowest first (Carrera 5.4.2.3), those of one importance by their priorities; among equals, in the order in which the situation has them. One that fits without slowing anyone down is placed. For another, alternatives are
 //! compared: run beside others, move one away, suspend one. What wins must beat leaving things as they are by
 //! [`TOLERANCE`], after the hold-ups that the changes cause have been counted: hysteresis comes from the costs.
 //!
@@ -16,9 +16,11 @@
 //! more urgent one would have sooner without it (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP scheduling system", 1995).
 
 mod foresee;
+mod line;
 
 use std::cell::OnceCell;
 
+pub(crate) use line::in_line;
 use weal_model::JobState;
 
 use super::divide::{Division, divide_needs};
@@ -33,15 +35,22 @@ pub const TOLERANCE: f64 = 0.01;
 /// How far above the group's level a job's own best is still told apart. The level takes CPU to move freely between nodes; a job whose best
 /// is just above it seems to lose nothing by waiting, and would be started when it is too late.
 const MARGIN: f64 = 0.1;
-/// How many waiting jobs may ask for a change to others in one decision. Those further back wait for the next event; more
-/// costs time in long queues, where hardly anything is gained.
-const ASKING: usize = 8;
-/// How many jobs are considered for suspension, those with the most slack first.
-const VICTIMS: usize = 4;
-/// How many of these alternatives are evaluated. The first one gives up least; a second one may stand on a better node.
-const YIELDING: usize = 2;
 /// What rounding may make of a utility: a bound that is closer than this to what it excludes does not exclude it.
 const ROUNDING: f64 = 1e-9;
+
+/// How much is tried in one decision.
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    /// How many waiting jobs may ask for a change to others. Those further back wait for the next event; more costs time in long queues, where
+    /// hardly anything is gained.
+    asking: usize,
+    /// How many jobs are considered for suspension, those with the most slack first.
+    victims: usize,
+    /// How many of these alternatives are evaluated. The first one gives up least; a second one may stand on a better node.
+    yielding: usize,
+}
+
+const LIMITS: Limits = Limits { asking: 8, victims: 4, yielding: 2 };
 
 /// See the module.
 #[derive(Debug, Default, Clone, Copy)]
@@ -54,17 +63,13 @@ impl Scheduler for WealScheduler {
 
     fn schedule(&self, situation: &Situation) -> Assignment {
         let search = Search::new(situation);
-        let (layout, mut waiting, scored) = search.place_freely(search.present());
+        let (layout, waiting, scored) = search.place_freely(search.present());
         if waiting.is_empty() && situation.apps.is_empty() && search.all_fit_at_full_speed(&layout) {
             let speeds = (0..layout.len()).map(|m| if layout[m].is_empty() { 0.0 } else { search.needs[m].max_speed }).collect();
             return assignment(layout, Division { speeds, apps: Vec::new() });
         }
-        let mut best = search.score(layout, scored.map(|scored| scored.forecast.level));
-        search.keep_who_can_gain(&best, &mut waiting);
-        for m in waiting.into_iter().take(ASKING) {
-            best = search.place_somehow(best, m);
-        }
-        best = search.spread_out(best);
+        let placed = search.score(layout, scored.map(|scored| scored.forecast.level));
+        let best = search.improve(placed, waiting);
         let look_again_s = search.look_again_s(&best.layout);
         Assignment { look_again_s, ..assignment(best.layout, best.division) }
     }
@@ -109,6 +114,7 @@ impl Scored {
 
 struct Search<'a> {
     situation: &'a Situation<'a>,
+    limits: Limits,
     needs: Vec<Needs>,
     /// The best that each job can still reach.
     best: Vec<f64>,
@@ -120,7 +126,16 @@ impl<'a> Search<'a> {
     fn new(situation: &'a Situation<'a>) -> Self {
         let needs = situation.jobs.iter().map(|job| job.needs(situation.cycle_s)).collect();
         let best = situation.jobs.iter().map(|job| job.max_utility(situation.now_s)).collect();
-        Self { situation, needs, best, patient: OnceCell::new() }
+        Self { situation, limits: LIMITS, needs, best, patient: OnceCell::new() }
+    }
+
+    /// A layout with those of `waiting` that others make room for.
+    fn improve(&self, mut best: Scored, mut waiting: Vec<usize>) -> Scored {
+        self.keep_who_can_gain(&best, &mut waiting);
+        for m in waiting.into_iter().take(self.limits.asking) {
+            best = self.place_somehow(best, m);
+        }
+        self.spread_out(best)
     }
 
     /// The present runs, as far as they still fit: a node may have shrunk, or a stage may need more memory.
@@ -136,7 +151,7 @@ impl<'a> Search<'a> {
         layout
     }
 
-    /// Jobs that do not run and may, the lowest maximum achievable utility first.
+    /// Jobs that do not run and may, the lowest maximum achievable utility first, and by their priorities.
     fn waiting(&self, layout: &Layout) -> Vec<usize> {
         let (jobs, now_s) = (self.situation.jobs, self.situation.now_s);
         let mut waiting: Vec<(f64, usize)> = (0..jobs.len())
@@ -144,7 +159,7 @@ impl<'a> Search<'a> {
             .map(|m| (self.best[m], m))
             .collect();
         waiting.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        waiting.into_iter().map(|(_, m)| m).collect()
+        in_line(jobs, waiting.into_iter().map(|(_, m)| m).collect())
     }
 
     /// (CPU, memory) left on each node when everyone runs at the speed that `speed` gives for its needs.
@@ -345,11 +360,13 @@ impl<'a> Search<'a> {
         // By the best that each can still reach: hypothetical utility puts everyone on one level and tells nothing about slack.
         let patient = self.patient.get_or_init(|| self.by_patience()).iter();
         let tasks = self.situation.jobs[m].tasks as usize;
+        let jobs = self.situation.jobs;
+        let goes_before = |r: usize| jobs[r].weight == jobs[m].weight && jobs[r].priority > jobs[m].priority;
         let victims: Vec<usize> = patient
             .take_while(|(after, _)| *after > base.forecast.utilities[m] + TOLERANCE)
             .map(|(_, r)| *r)
-            .filter(|&r| r != m && !base.layout[r].is_empty() && self.can_leave_memory(r))
-            .take(VICTIMS - 1 + tasks)
+            .filter(|&r| r != m && !base.layout[r].is_empty() && self.can_leave_memory(r) && !goes_before(r))
+            .take((self.limits.victims - 1).saturating_add(tasks))
             .collect();
         let suspended = |first: usize| {
             let (mut free, mut changes) = (base.free.clone(), Changes::new());
@@ -363,7 +380,7 @@ impl<'a> Search<'a> {
             }
             None
         };
-        (0..victims.len().min(VICTIMS)).filter_map(suspended).take(YIELDING).collect()
+        (0..victims.len().min(self.limits.victims)).filter_map(suspended).take(self.limits.yielding).collect()
     }
 
     /// Each job with the best that it can reach if it is suspended now and resumed at once, the most first.
@@ -543,6 +560,12 @@ impl<'a> Search<'a> {
         };
         layout.iter().enumerate().map(held).collect()
     }
+}
+
+/// All utilities that a layout leads to, ascending.
+#[cfg(test)]
+pub(crate) fn predicted(situation: &Situation, layout: Layout) -> Vec<f64> {
+    Search::new(situation).score(layout, None).sorted
 }
 
 fn assignment(layout: Layout, division: Division) -> Assignment {

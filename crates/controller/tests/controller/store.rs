@@ -71,6 +71,7 @@ fn job(number: u64) -> JobRecord {
         desired_start: Time(1),
         deadline: Time(2),
         importance: Importance::NORMAL,
+        priority: 0,
         stages: vec![stage],
         tasks: 1,
     };

@@ -14,6 +14,7 @@ fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib
         deadline_s: start_s + relative_goal_s,
         goal_s: (start_s + relative_goal_s) - start_s,
         weight: 1.0,
+        priority: 0,
         tasks: 1,
         stages: vec![stage],
         done: 0.0,

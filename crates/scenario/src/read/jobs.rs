@@ -16,6 +16,9 @@ use crate::workload::{SwfJob, read_swf};
 /// More jobs than this are a mistake in the file, and none would be told from another.
 const MOST_JOBS: usize = 100_000;
 
+/// What is stated of a job's work is wrong by so many times at most.
+const MOST_WRONG: f64 = 1000.0;
+
 /// Reads all of a file's `[[job]]` tables.
 pub(super) fn read_jobs(
     source: &Source,
@@ -48,6 +51,11 @@ fn read_job(table: &JobTable, read_file: &mut impl FnMut(&str) -> io::Result<Str
     if table.checkpoint.is_empty() && !table.restore.is_empty() {
         return Err(Mistake::JobRestore);
     }
+    let stated_factor = table.stated_factor.unwrap_or(1.0);
+    let is_factor = (MOST_WRONG.recip()..=MOST_WRONG).contains(&stated_factor) || stated_factor == 0.0 && table.stages.is_empty();
+    if !is_factor {
+        return Err(Mistake::JobStated);
+    }
     let goal = match (table.goal, table.goal_factor) {
         (Some(span), None) if span.0 > 0.0 => JobGoal::Within(span.0),
         (None, Some(factor)) if factor.is_finite() && factor > 0.0 => JobGoal::Factor(factor),
@@ -70,9 +78,12 @@ fn read_job(table: &JobTable, read_file: &mut impl FnMut(&str) -> io::Result<Str
     Ok(JobSource {
         name: table.name.get_ref().clone(),
         importance,
+        priority: table.priority,
         run: table.run.clone(),
         checkpoint: table.checkpoint.clone(),
         restore: table.restore.clone(),
+        stated_factor,
+        tells_progress: table.tells_progress,
         goal,
         coming,
     })
@@ -164,6 +175,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stated_of_a_job_may_be_wrong() {
+        let read =
+            scenario("work = \"20s\"\nmemory = \"1MiB\"\ngoal-factor = 3.0\nstated-factor = 0.1\ntells-progress = true").unwrap();
+        let (source, job) = (&read.jobs[0], &read.jobs[0].jobs(1, 100.0)[0]);
+        let stated = source.stated(job);
+        assert_eq!((job.stages[0].work.0, stated.stages[0].work.0, source.tells_progress), (20.0, 2.0, true));
+        assert_eq!(stated.deadline.as_secs_f64(), 60.0, "the goal goes by what is true");
+    }
+
+    #[test]
     fn several_come_at_random_by_their_own_stream() {
         let read = scenario("work = \"2s\"\nmemory = \"1MiB\"\ngoal = \"60s\"\nevery = \"1s\"").unwrap();
         let (jobs, again) = (read.jobs[0].jobs(1, 400.0), read.jobs[0].jobs(1, 400.0));
@@ -201,6 +222,11 @@ mod tests {
             ("work = \"1s\"\nmemory = \"1MiB\"\ngoal = \"1s\"\nlog = { file = \"log.swf\" }", "says itself"),
             ("memory = \"1MiB\"\ngoal = \"1s\"\nlog = { file = \"log.swf\", most-tasks = 1 }", "no job in it"),
             ("work = \"1s\"\nmemory = \"1MiB\"\ngoal = \"1s\"\nrestore = [\"./back\"]", "needs a `checkpoint`"),
+            ("work = \"1s\"\nmemory = \"1MiB\"\ngoal = \"1s\"\nstated-factor = -1.0", "`stated-factor` is"),
+            (
+                "goal = \"1s\"\nstages = [{ work = \"1s\", memory = \"1MiB\" }]\nstated-factor = 0.0",
+                "`stated-factor` is a number from 0.001 to 1000",
+            ),
             ("work = \"1s\"\ngoal = \"1s\"\nstages = [{ work = \"1s\", memory = \"1MiB\" }]", "in each of the `stages`"),
         ] {
             let error = scenario(keys).unwrap_err();

@@ -28,8 +28,16 @@ pub struct JobTable {
     pub goal: Option<Span>,
     /// The same as a multiple of its time at full speed.
     pub goal_factor: Option<f64>,
+    /// What is stated of its work, as a multiple of what is true; 0 says nothing of it. Default: 1.
+    pub stated_factor: Option<f64>,
+    /// It tells how far it is while it runs. Default: false.
+    #[serde(default)]
+    pub tells_progress: bool,
     /// How much missing the goal matters. Default: `normal`.
     pub importance: Option<Spanned<String>>,
+    /// Its place among waiting jobs of its importance: a higher one goes first. Default: 0.
+    #[serde(default)]
+    pub priority: i32,
     /// What a rehearsal runs. Default: a program that uses the work and the memory that are said here.
     #[serde(default)]
     pub run: Vec<String>,

@@ -20,23 +20,26 @@ impl World<'_> {
     /// Enters when each job comes.
     pub fn expect_jobs(&mut self) {
         let scenario = self.scenario;
-        for spec in scenario.jobs.iter().flat_map(|source| source.jobs(scenario.seed, scenario.duration_s)) {
-            self.agenda.enter(spec.submitted.as_secs_f64(), Event::Submission { job: self.to_come.len() });
-            self.to_come.push(spec);
+        for source in &scenario.jobs {
+            for spec in source.jobs(scenario.seed, scenario.duration_s) {
+                self.agenda.enter(spec.submitted.as_secs_f64(), Event::Submission { job: self.to_come.len() });
+                let (stated, tells_progress) = (source.stated(&spec), source.tells_progress);
+                self.to_come.push(Job { stated, tells_progress, ..Job::new(spec) });
+            }
         }
     }
 
     /// A client submits a job.
     pub fn submit(&mut self, job: usize) {
-        let spec = self.to_come[job].clone();
-        self.jobs.push(Job::new(spec.clone()));
-        self.controller.hear(Input::Order(Order::Run { spec: Box::new(spec) }));
+        let job = self.to_come[job].clone();
+        self.controller.hear(Input::Order(Order::Run { spec: Box::new(job.stated.clone()) }));
+        self.jobs.push(job);
     }
 
     /// A client that found no controller, or had no answer from one, submits the job again.
     pub fn submit_again(&mut self) {
         let is_kept = |job: &&Job| self.controller.records.contains_key(&job.spec.name);
-        let not_taken: Vec<_> = self.jobs.iter().filter(|job| !is_kept(job)).map(|job| Box::new(job.spec.clone())).collect();
+        let not_taken: Vec<_> = self.jobs.iter().filter(|job| !is_kept(job)).map(|job| Box::new(job.stated.clone())).collect();
         not_taken.into_iter().for_each(|spec| self.controller.hear(Input::Order(Order::Run { spec })));
     }
 
@@ -59,7 +62,7 @@ impl World<'_> {
             cpu_seconds: Some(self.done_by_task(job, task)),
             memory_used: holds_memory.then_some(job.current().memory),
             end: job.is_done().then_some(RunEnd::Code { code: 0 }),
-            progress: None,
+            progress: job.tells_progress.then(|| (self.done_by_task(job, task) / job.whole()).clamp(0.0, 1.0)),
         }
     }
 
@@ -151,7 +154,7 @@ impl World<'_> {
         if entry.is_done() {
             (entry.attempt, entry.nodes) = (0, Vec::new());
         } else {
-            *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };
+            *entry = entry.anew();
         }
     }
 
@@ -357,7 +360,7 @@ impl World<'_> {
                 self.answer_at_once(action, Some(Refusal::failed("its node is gone")));
             }
             let entry = &mut self.jobs[index];
-            *entry = Job { version: entry.version + 1, ..Job::new(entry.spec.clone()) };
+            *entry = entry.anew();
             let text = format!("job {} lost {done:.0} s of work with {} and begins anew", entry.spec.name, self.nodes[node].name);
             self.recorder.note(self.now_s(), false, text);
             self.emit(Signal::Job { job: index });

@@ -1,7 +1,7 @@
 //! The world: its parts together, its clock, and what concerns nodes as a whole.
 
 use rand::RngExt;
-use weal_model::{Action, Bytes, JobSpec, SleepCosts, Time};
+use weal_model::{Action, Bytes, SleepCosts, Time};
 use weal_protocol::Refusal;
 use weal_scenario::{Fault, FaultKind, Scenario};
 
@@ -38,7 +38,7 @@ pub struct World<'a> {
     pub instances: Vec<Instance>,
     pub apps: Vec<App>,
     /// Those that come in, in no order.
-    pub to_come: Vec<JobSpec>,
+    pub to_come: Vec<Job>,
     /// Those that have come in.
     pub jobs: Vec<Job>,
     /// Tenants that machines have had for tasks of jobs.

@@ -320,6 +320,26 @@ fn a_job_begins_anew_when_its_node_dies() {
     assert!(simulated.run.changes.iter().any(|change| change.text.contains("begins anew")), "{:?}", simulated.run.changes);
 }
 
+/// Three equal jobs come while another has the only place.
+#[test]
+fn equal_jobs_are_done_in_the_order_in_which_they_come_and_those_of_higher_priority_first() {
+    let ended = |priorities: [i32; 3]| {
+        let needs = "work = \"10s\"\nmemory = \"600MiB\"\ngoal = \"200s\"";
+        let job =
+            |(name, priority): (&str, i32)| format!("[[job]]\nname = \"{name}\"\n{needs}\nat = \"5s\"\npriority = {priority}\n");
+        let others: String = ["c", "b", "a"].into_iter().zip(priorities).map(job).collect();
+        let jobs = format!("[[job]]\nname = \"first\"\n{needs}\n{others}");
+        let simulated =
+            run(&scenario(&format!("duration = \"100s\"\n[[node]]\nname = \"n1\"\ncpu = 1.0\nmemory = \"1GiB\"\n{jobs}")));
+        assert_eq!(simulated.findings, Vec::<String>::new());
+        let mut ends = simulated.run.jobs.unwrap().ends;
+        ends.sort_by(|one, other| one.finished_s.unwrap().total_cmp(&other.finished_s.unwrap()));
+        ends.into_iter().map(|end| end.name).collect::<Vec<_>>()
+    };
+    assert_eq!(ended([0, 0, 0]), ["first", "c", "b", "a"]);
+    assert_eq!(ended([-1, 0, 3]), ["first", "a", "b", "c"]);
+}
+
 #[test]
 fn jobs_have_what_a_shop_leaves_and_give_it_back_to_a_crowd() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/simulated/jobs-beside-a-shop.toml"))

@@ -9,7 +9,8 @@
 //! otherwise              usable = max(usable, MARGIN * u)      a full node and a limit tell only what it can use at least
 //! ```
 //!
-//! So too low a value mends itself with the next span. Each phase of a job begins without any.
+//! So too low a value mends itself with the next span. A job of one phase begins with what is known of an earlier run of the same command, and each
+//! later phase without any.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -52,6 +53,16 @@ struct Begun {
 }
 
 impl Usable {
+    /// The most cores that a task was seen to use, and a quarter more; `None` while nothing shows it.
+    pub fn known(&self) -> Option<f64> {
+        self.speed
+    }
+
+    /// What is known of a task before it runs: what helped an earlier run of the same command.
+    pub fn expected(speed: Option<f64>) -> Self {
+        Self { speed, ..Self::default() }
+    }
+
     /// The most cores that help a task, of one that says `stated`.
     pub fn of(&self, stated: f64) -> f64 {
         self.speed.map_or(stated, |speed| speed.max(LEAST).min(stated))

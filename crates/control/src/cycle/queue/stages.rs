@@ -97,6 +97,7 @@ mod tests {
             desired_start: Time::ZERO,
             deadline: Time(1_000_000_000_000),
             importance: Importance::NORMAL,
+            priority: 0,
             stages: stages.iter().map(stage).collect(),
             tasks: 1,
         }

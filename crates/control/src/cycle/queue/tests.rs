@@ -10,6 +10,7 @@ pub(in crate::cycle) fn record(name: &str, number: u64, retries: u32) -> JobReco
         desired_start: Time::ZERO,
         deadline: Time(1_000_000_000_000),
         importance: Importance::NORMAL,
+        priority: 0,
         stages: vec![stage],
         tasks: 1,
     };
@@ -61,6 +62,34 @@ fn a_plan_decides_only_about_jobs_that_are_on_disk_and_free() {
     assert_eq!(held, [("a-1".into(), JobState::Running)]);
     let node: NodeName = "n1".into();
     assert_eq!(queue.withheld(Time(10), &node), Bytes::mib(100), "what is paused keeps its memory");
+}
+
+#[test]
+fn plans_see_jobs_in_the_order_in_which_they_were_handed_in() {
+    let mut queue = queue(vec![record("b-2", 2, 0), record("a-10", 10, 0), record("a-9", 9, 0), record("c-1", 1, 0)]);
+    let names: Vec<JobName> = shown(&mut queue, Vec::new()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["c-1", "b-2", "a-9", "a-10"].map(JobName::from));
+}
+
+#[test]
+fn the_next_job_of_a_command_begins_with_the_speed_of_the_last() {
+    let (mut first, mut other) = (record("a-1", 1, 0), record("a-3", 3, 0));
+    first.spec.stages[0].max_speed = Cpu(4.0);
+    let second = JobRecord { number: 2, ..first.clone() };
+    other.command.run = vec!["false".into()];
+    let mut queue = queue(vec![first]);
+    let entry = queue.get_mut(&"a-1".into()).unwrap();
+    entry.usable = Usable::expected(Some(0.75));
+    entry.conclude(Time(20), RunEnd::Code { code: 0 }, "");
+    queue.close(&"a-1".into()).unwrap();
+    queue.enter(second, Written::Yes);
+    queue.enter(other, Written::Yes);
+    let mut speed = |job: &str| {
+        let entry = queue.get_mut(&job.into()).unwrap();
+        entry.begin_anew();
+        entry.spec().stages[0].max_speed
+    };
+    assert_eq!((speed("a-1"), speed("a-3")), (Cpu(0.75), Cpu(1.0)));
 }
 
 #[test]
@@ -165,8 +194,8 @@ fn progress_that_a_job_writes_tells_its_work_and_a_surprise_is_told_once() {
     let mut look = |used: f64, progress: Option<f64>| {
         let run = RunSeen { cpu_seconds: Some(used), progress, ..run("a-1", 1, RunState::Running) };
         let seen = Observation { runs: vec![run], ..Observation::default() };
-        let is_surprised = queue.handle_seen(Time(10), &seen, &Operations::default());
-        (is_surprised, queue.planned()[0].spec.stages[0].work.0)
+        let surprise = queue.handle_seen(Time(10), &seen, &Operations::default());
+        (surprise.changes_plans, queue.planned()[0].spec.stages[0].work.0)
     };
     assert_eq!(look(1.0, None), (true, 10.0), "plans know nothing before");
     assert_eq!(look(2.0, Some(0.01)), (false, 10.0), "too early to tell");

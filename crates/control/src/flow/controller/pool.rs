@@ -491,6 +491,7 @@ mod tests {
             desired_start: Time::ZERO,
             deadline: Time::from_secs_f64(1000.0),
             importance: Importance::NORMAL,
+            priority: 0,
             stages: vec![stage],
             tasks: 1,
         };

@@ -22,6 +22,36 @@ fn crowd(random: &mut Seeded) -> (Vec<Site>, Vec<Job>) {
     (nodes, jobs)
 }
 
+/// A thousand jobs wait and two hundred run on fifty nodes: the worst off loses nothing by the limits of a decision, and others hardly anything.
+#[test]
+fn the_limits_of_a_decision_hardly_show_in_a_long_queue() {
+    const NO_LIMITS: Limits = Limits { asking: usize::MAX, victims: 1000, yielding: usize::MAX };
+    let mut random = Seeded::new(1);
+    let nodes: Vec<Site> = (0..50).map(|_| Site { cpu: 4.0, memory: 400 << 20 }).collect();
+    let mut jobs: Vec<Job> = (0..1200).map(|at| long_queue_job(&mut random, at)).collect();
+    jobs.iter_mut().enumerate().take(200).for_each(|(m, job)| (job.state, job.nodes) = (JobState::Running, vec![m / 4]));
+    let situation = Situation { now_s: 5.0, cycle_s: 20.0, nodes: &nodes, jobs: &jobs, apps: &[], costs: Costs::THESIS };
+    let decide = |limits: Limits| {
+        let search = Search { limits, ..Search::new(&situation) };
+        let (layout, waiting, scored) = search.place_freely(search.present());
+        let placed = search.score(layout, scored.map(|scored| scored.forecast.level));
+        search.improve(placed, waiting).sorted
+    };
+    let (limited, free) = (decide(LIMITS), decide(NO_LIMITS));
+    let loss = free.iter().zip(&limited).map(|(free, limited)| free - limited).fold(0.0, f64::max);
+    println!("the worst off loses {}, nobody more than {loss}", free[0] - limited[0]);
+    assert!(free[0] - limited[0] < TOLERANCE && loss < 0.1, "{} and {}, {loss}", limited[0], free[0]);
+}
+
+fn long_queue_job(random: &mut Seeded, at: usize) -> Job {
+    let work = random.between(20.0, 300.0);
+    let mut job = job(0.0, work * random.between(1.5, 60.0), work, 1.0, 100);
+    if at < 200 {
+        job.done = random.between(0.0, 0.9 * work);
+    }
+    job
+}
+
 #[test]
 fn no_alternative_is_passed_over_that_would_have_been_better() {
     let mut random = Seeded::new(1);

@@ -256,4 +256,6 @@ fn outlook(waits: &Waits<'_, '_>, speeds: &[f64]) -> Decided {
 mod waits;
 
 #[cfg(test)]
+mod joint_tests;
+#[cfg(test)]
 mod tests;

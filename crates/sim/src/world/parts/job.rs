@@ -13,7 +13,12 @@ pub const ROUNDING_S: f64 = 1e-6;
 /// A job that has come in.
 #[derive(Debug, Clone)]
 pub struct Job {
+    /// What is true of it.
     pub spec: JobSpec,
+    /// What was stated of it when it was handed in.
+    pub stated: JobSpec,
+    /// It tells how far it is while it runs.
+    pub tells_progress: bool,
     /// Which of its runs the engine has, from 1; 0 while it has none.
     pub attempt: u32,
     pub state: JobState,
@@ -61,6 +66,8 @@ impl Job {
     pub fn new(spec: JobSpec) -> Self {
         let (work, tasks) = (spec.stages[0].work.0, spec.tasks as usize);
         Self {
+            stated: spec.clone(),
+            tells_progress: false,
             spec,
             attempt: 0,
             state: JobState::Pending,
@@ -78,6 +85,12 @@ impl Job {
             finished_s: None,
             seen_done: 0.0,
         }
+    }
+
+    /// It without what its runs have done.
+    pub fn anew(&self) -> Self {
+        let (stated, tells_progress) = (self.stated.clone(), self.tells_progress);
+        Self { stated, tells_progress, version: self.version + 1, ..Self::new(self.spec.clone()) }
     }
 
     /// What its run does, as the engine tells it.

@@ -13,7 +13,7 @@ use crate::seeded::Seeded;
 use crate::utility::Curve;
 
 /// `work` CPU-seconds a task at up to `speed` cores, due `due_s` seconds from the start of time.
-fn job(name: &str, work: f64, speed: f64, memory_mib: u64, due_s: f64) -> JobObservation {
+pub(super) fn job(name: &str, work: f64, speed: f64, memory_mib: u64, due_s: f64) -> JobObservation {
     let stage = Stage { work: Work(work), max_speed: Cpu(speed), min_speed: Cpu(0.0), memory: Bytes::mib(memory_mib) };
     let spec = JobSpec {
         name: name.into(),
@@ -21,28 +21,29 @@ fn job(name: &str, work: f64, speed: f64, memory_mib: u64, due_s: f64) -> JobObs
         desired_start: Time::ZERO,
         deadline: Time::from_secs_f64(due_s),
         importance: Importance::NORMAL,
+        priority: 0,
         stages: vec![stage],
         tasks: 1,
     };
     JobObservation { spec, state: JobState::Pending, done: Work(0.0), nodes: Vec::new(), cpu: None }
 }
 
-fn running(mut job: JobObservation, nodes: &[usize], cpu: f64) -> JobObservation {
+pub(super) fn running(mut job: JobObservation, nodes: &[usize], cpu: f64) -> JobObservation {
     job.state = JobState::Running;
     job.nodes = nodes.iter().map(|n| NodeName::from(format!("n{n}"))).collect();
     job.cpu = Some(Cpu(cpu));
     job
 }
 
-fn with_jobs(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)], jobs: Vec<JobObservation>) -> Snapshot {
+pub(super) fn with_jobs(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)], jobs: Vec<JobObservation>) -> Snapshot {
     Snapshot { jobs, ..snapshot(pool, instances) }
 }
 
-fn free_policy(pool: &PoolSpec) -> Policy {
+pub(super) fn free_policy(pool: &PoolSpec) -> Policy {
     Policy { job_costs: Costs::FREE, ..Policy::new(pool.clone()) }
 }
 
-fn judged(snapshot: &Snapshot, policy: &Policy) -> (Plan, Report) {
+pub(super) fn judged(snapshot: &Snapshot, policy: &Policy) -> (Plan, Report) {
     let (plan, report) = plan(snapshot, policy, Iterations::default());
     assert_eq!(check(snapshot, &policy.pool, &plan), [], "{plan:#?}");
     assert_eq!(plan.actions.len(), report.reasons.len());

@@ -2,7 +2,7 @@
 
 use weal_model::{Bytes, JobState, Utility};
 
-use crate::jobs::{Assignment, NEVER, Situation};
+use crate::jobs::{Assignment, NEVER, Situation, in_line};
 use crate::placement::problem::translate::Translation;
 
 /// So many others are named, the others counted.
@@ -21,8 +21,8 @@ pub(super) struct Waits<'a, 'b> {
     free: Vec<u64>,
     /// Those that run, in words.
     holders: Option<String>,
-    /// Those that wait with the best that each can still reach, the least first.
-    urgent: Vec<(f64, usize)>,
+    /// Those that wait, as they stand in line.
+    line: Vec<usize>,
 }
 
 impl<'a, 'b> Waits<'a, 'b> {
@@ -43,10 +43,10 @@ impl<'a, 'b> Waits<'a, 'b> {
             free: sites.clone(),
             sites,
             holders: None,
-            urgent: Vec::new(),
+            line: Vec::new(),
         };
         waits.find_holders();
-        waits.find_urgent();
+        waits.find_line();
         waits
     }
 
@@ -61,11 +61,12 @@ impl<'a, 'b> Waits<'a, 'b> {
         self.holders = (!running.is_empty()).then(|| self.listed(running.iter().map(|(_, m)| *m)));
     }
 
-    fn find_urgent(&mut self) {
+    fn find_line(&mut self) {
         let (jobs, now_s) = (self.situation.jobs, self.situation.now_s);
         let waits = |m: &usize| self.assignment.runs[*m].is_none() && jobs[*m].start_s <= now_s && !jobs[*m].is_done();
-        self.urgent = (0..jobs.len()).filter(waits).map(|m| (jobs[m].max_utility(now_s), m)).collect();
-        self.urgent.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut urgent: Vec<(f64, usize)> = (0..jobs.len()).filter(waits).map(|m| (jobs[m].max_utility(now_s), m)).collect();
+        urgent.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.line = in_line(jobs, urgent.into_iter().map(|(_, m)| m).collect());
     }
 
     /// Why `m` does not run, which is headed for `utility`; empty when it runs.
@@ -122,12 +123,11 @@ impl<'a, 'b> Waits<'a, 'b> {
     /// There is memory for it, and others are worth more.
     fn stands_back(&self, m: usize) -> String {
         let beside = self.holders.as_ref().map_or_else(String::new, |holders| format!(" beside {holders}"));
-        let best = self.situation.jobs[m].max_utility(self.situation.now_s);
-        let urgent = &self.urgent[..self.urgent.partition_point(|(other, _)| *other < best)];
-        let behind = match urgent.len() {
+        let first = self.line.split(|&other| other == m).next().unwrap_or_default();
+        let behind = match first.len() {
             0 => String::new(),
-            1 => format!(", and {} waits too, which is more urgent", self.listed(urgent.iter().map(|(_, m)| *m))),
-            _ => format!(", and {} wait too, which are more urgent", self.listed(urgent.iter().map(|(_, m)| *m))),
+            1 => format!(", and {} waits too, which goes before it", self.listed(first.iter().copied())),
+            _ => format!(", and {} wait too, which go before it", self.listed(first.iter().copied())),
         };
         format!("others would lose more utility than it would gain by running now{beside}{behind}")
     }
