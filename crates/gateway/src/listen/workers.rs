@@ -184,7 +184,11 @@ impl Host {
                 if scheme == ListenScheme::Http
                     && let Ok(stream) = stream.into_std()
                 {
-                    send_error_response_to_new(&stream, "429 Too Many Requests\r\nretry-after: 1", "too many connections from this address\n");
+                    send_error_response_to_new(
+                        &stream,
+                        "429 Too Many Requests\r\nretry-after: 1",
+                        "too many connections from this address\n",
+                    );
                 }
                 return;
             }

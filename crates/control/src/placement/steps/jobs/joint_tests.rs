@@ -12,7 +12,7 @@ use crate::placement::problem::generate::curve;
 use crate::placement::problem::jobs::Jobs;
 use crate::seeded::Seeded;
 use crate::utility::Curve;
-use weal_model::{Action, Cpu, InstanceState, JobName, NodeName, Snapshot, Work};
+use weal_model::{Action, InstanceState, JobName, NodeName, Snapshot, Work};
 
 const NODES: usize = 2;
 const NODE_CPU: f64 = 2.0;
