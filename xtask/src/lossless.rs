@@ -7,9 +7,6 @@ use anyhow::{Context, Result};
 
 use crate::programs;
 
-/// Kinds of clients: HTTP/1.1, HTTP/2 and WebSocket, all over TLS.
-const KINDS: u64 = 3;
-
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Requests and messages in all, at least
@@ -21,6 +18,6 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--quiet", "--package", "weal", "--test", "e2e", "lossless::", "--", "--nocapture"]);
-    command.env("WEAL_REQUESTS", arguments.requests.div_ceil(KINDS).to_string()).current_dir(programs::root());
+    command.env("WEAL_REQUESTS", arguments.requests.to_string()).current_dir(programs::root());
     Ok(command.status().context("cannot run cargo")?.success())
 }

@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_failed_deploy_says_that_the_version_before_serves_only_while_it_does() {
         let told = |serving: u32| {
-            let mut apps = app("degraded", 0);
+            let mut apps = app("ready", 0);
             apps[0]["rollout"] = json!({ "phase": "stuck", "old": 1, "new": 0, "serving": serving, "detail": "" });
             let mut watcher = Watcher::default();
             watcher.handle_receivers(&[receiver(0.0, &[Occasion::DeployFailed])]);

@@ -20,8 +20,13 @@ fn lengths(tokens: &[Token]) -> Vec<usize> {
 
 /// The last line of the function that begins here; `None` where it has no body.
 fn end_of(tokens: &[Token]) -> Option<usize> {
-    let body = tokens.iter().position(|token| token.is("{") || token.is(";")).filter(|&at| tokens[at].is("{"))?;
-    let mut depth = 0usize;
+    let (mut open, mut depth) = (0usize, 0usize);
+    let body = tokens.iter().position(|token| {
+        open += usize::from(token.is("(") || token.is("["));
+        open -= usize::from(token.is(")") || token.is("]"));
+        open == 0 && (token.is("{") || token.is(";"))
+    });
+    let body = body.filter(|&at| tokens[at].is("{"))?;
     for token in &tokens[body..] {
         if token.is("{") {
             depth += 1;
@@ -42,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_function_is_as_long_as_from_its_name_to_its_last_brace() {
-        let code = "trait A { fn a(&self); fn b() {} }\nfn c(call: fn(u8)) -> u8 {\n    if x {\n        1\n    } else { 2 }\n}\n#[cfg(test)]\nmod tests { fn d() {\n} }\n";
+        let code = "trait A { fn a(&self); fn b() {} }\nfn c(call: fn([u8; 4])) -> u8 {\n    if x {\n        1\n    } else { 2 }\n}\n#[cfg(test)]\nmod tests { fn d() {\n} }\n";
         assert_eq!(lengths(&read(code).unwrap().tokens), [1, 5]);
     }
 }

@@ -33,7 +33,9 @@ impl Entrance {
         socket.set_nonblocking(true)?;
         sockopt::set_tcp_nodelay(&socket, true)?;
         let address = socket.local_addr()?;
-        Ok(Self { socket: AsyncFd::with_interest(socket, Interest::READABLE)?, address })
+        // SAFETY: the socket is moved in and stays the same open descriptor until the registration is dropped.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
+        Ok(Self { socket, address })
     }
 
     /// Hands each connection that comes in to `take`, until this is dropped. Whenever `room` does not complete, clients wait in the socket's

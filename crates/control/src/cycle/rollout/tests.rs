@@ -258,7 +258,7 @@ fn what_needs_a_task_says_that_it_waits_and_is_stuck_when_the_task_has_failed() 
     bed.shop().after.insert("migrate".into());
     bed.revisions.insert("migrate".into(), Revision { start: NEW.to_owned(), settings: String::new() });
     let (phase, detail) = bed.status().unwrap();
-    assert!(phase == RolloutPhase::Waiting && detail.contains("needs migrate to be done"), "{detail}");
+    assert!(phase == RolloutPhase::Waiting && detail.contains("waits for the task migrate"), "{detail}");
     let task = |revision, state| InstanceSeen { app: "migrate".into(), ..seen("migrate-1", revision, state) };
     bed.instances.push(task(OLD, InstanceState::Stopped));
     assert_eq!(bed.status().unwrap().0, RolloutPhase::Waiting, "it was done for another deploy");
