@@ -239,6 +239,12 @@ impl Client {
         self.timed(&path, self.call(Method::POST, &path, body)).await
     }
 
+    /// Lets the audit log say that a command is about to be run beside an instance of `app`.
+    pub async fn note_exec(&self, app: &str) -> Result<NoteTaken, Error> {
+        let path = format!("/v1/apps/{}/exec", escape(app));
+        self.timed(&path, self.call(Method::POST, &path, Vec::new())).await
+    }
+
     /// Wakes `app`.
     pub async fn wake(&self, app: &str) -> Result<WakeTaken, Error> {
         let path = format!("/v1/apps/{}/wake", escape(app));

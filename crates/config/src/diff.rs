@@ -12,7 +12,7 @@ use weal_model::{
 };
 
 use crate::effective::manners::{client_keys, extra_keys};
-use change::{env_changes, show_argv};
+use change::{KeyChange, env_changes, show_argv};
 use weal_model::written::{show_size, show_span};
 
 pub use change::{ConfigChange, Effect};
@@ -36,7 +36,9 @@ pub fn restarts(before: &AppSpec, after: &AppSpec) -> bool {
 }
 
 fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
-    let mut add = |effect, text| changes.push(ConfigChange { subject: "pool".to_owned(), effect, text });
+    let mut add = |effect, key: &str, text| {
+        changes.push(ConfigChange { subject: "pool".to_owned(), keys: vec![key.to_owned()], effect, text });
+    };
     let on_off = |on: bool| if on { "on" } else { "off" };
     let live = [
         ("name", before.name.clone(), after.name.clone()),
@@ -53,24 +55,29 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     let clients = client_keys(&before.clients).into_iter().zip(client_keys(&after.clients));
     let clients = clients.map(|((key, was), (_, is))| (key, was.to_string(), is.to_string()));
     for (key, was, is) in live.into_iter().chain(clients).filter(|(_, was, is)| was != is) {
-        add(Effect::Live, format!("{key} = {was} becomes {is}"));
+        add(Effect::Live, key, format!("{key} = {was} becomes {is}"));
     }
     if before.tls != after.tls {
         let moves = before.tls.as_ref().map(|tls| tls.listen) != after.tls.as_ref().map(|tls| tls.listen);
         let (effect, when) =
             if moves { (Effect::NextStart, ", which takes effect after `weal down` and `weal up`") } else { (Effect::Live, "") };
-        add(effect, format!("the settings for https change{when}"));
+        add(effect, "tls", format!("the settings for https change{when}"));
     }
     if before.api_tls != after.api_tls {
         add(
             Effect::NextStart,
+            "api-tls",
             "the settings for https at the API change, which takes effect after `weal down` and `weal up`".to_owned(),
         );
     }
     let fixed =
         [("listen", before.listen.to_string(), after.listen.to_string()), ("api", before.api.to_string(), after.api.to_string())];
     for (key, was, is) in fixed.into_iter().filter(|(_, was, is)| was != is) {
-        add(Effect::NextStart, format!("{key} changes from {was} to {is}, which takes effect after `weal down` and `weal up`"));
+        add(
+            Effect::NextStart,
+            key,
+            format!("{key} changes from {was} to {is}, which takes effect after `weal down` and `weal up`"),
+        );
     }
 }
 
@@ -83,19 +90,22 @@ fn diff_notify(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChan
         } else {
             format!("{is} instead of {was} receivers are notified")
         };
-        changes.push(ConfigChange { subject: "notify".to_owned(), effect: Effect::Live, text });
+        changes.push(ConfigChange { subject: "notify".to_owned(), keys: Vec::new(), effect: Effect::Live, text });
     }
 }
 
 fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.nodes.iter().chain(&after.nodes).map(|node| &node.name).collect();
     for name in names {
-        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("node {name}"), effect, text });
+        let mut add = |effect, key: Option<&str>, text| {
+            let keys = key.map(str::to_owned).into_iter().collect();
+            changes.push(ConfigChange { subject: format!("node {name}"), keys, effect, text });
+        };
         let find = |spec: &PoolSpec| spec.nodes.iter().find(|node| node.name == *name).cloned();
         match (find(before), find(after)) {
-            (Some(_), None) => add(Effect::Removes, format!("node {name} goes; its instances are placed elsewhere")),
+            (Some(_), None) => add(Effect::Removes, None, format!("node {name} goes; its instances are placed elsewhere")),
             (None, Some(node)) => {
-                add(Effect::Adds, format!("node {name} comes, with {} cores and {}", node.cpu.0, show_size(node.memory)));
+                add(Effect::Adds, None, format!("node {name} comes, with {} cores and {}", node.cpu.0, show_size(node.memory)));
             }
             (Some(was), Some(is)) => {
                 let fields = [
@@ -104,7 +114,7 @@ fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChang
                     ("utilization-limit", was.utilization_limit.to_string(), is.utilization_limit.to_string()),
                 ];
                 for (key, was, is) in fields.into_iter().filter(|(_, was, is)| was != is) {
-                    add(Effect::Live, format!("{key} of node {name} changes from {was} to {is}"));
+                    add(Effect::Live, Some(key), format!("{key} of node {name} changes from {was} to {is}"));
                 }
             }
             (None, None) => {}
@@ -115,25 +125,32 @@ fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChang
 fn diff_classes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.classes.keys().chain(after.classes.keys()).collect();
     for name in names {
-        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("class {name}"), effect, text });
+        let mut add = |effect, key: Option<&str>, text| {
+            let keys = key.map(str::to_owned).into_iter().collect();
+            changes.push(ConfigChange { subject: format!("class {name}"), keys, effect, text });
+        };
         match (before.classes.get(name), after.classes.get(name)) {
-            (Some(_), None) => add(Effect::Live, format!("class {name} goes")),
+            (Some(_), None) => add(Effect::Live, None, format!("class {name} goes")),
             (None, Some(class)) => {
                 let goal = class.goal.map_or("no goal".to_owned(), |goal| format!("the goal {goal}"));
-                add(Effect::Live, format!("class {name} comes, with {goal} and importance {}", class.importance));
+                add(Effect::Live, None, format!("class {name} comes, with {goal} and importance {}", class.importance));
             }
             (Some(was), Some(is)) => {
                 let goal = |class: &weal_model::ServiceClass| class.goal.map_or("none".to_owned(), |goal| goal.to_string());
                 if was.goal != is.goal {
-                    add(Effect::Live, format!("the goal of class {name} changes from {} to {}", goal(was), goal(is)));
+                    add(
+                        Effect::Live,
+                        Some("goal"),
+                        format!("the goal of class {name} changes from {} to {}", goal(was), goal(is)),
+                    );
                 }
                 if was.importance != is.importance {
                     let (was, is) = (was.importance, is.importance);
-                    add(Effect::Live, format!("the importance of class {name} changes from {was} to {is}"));
+                    add(Effect::Live, Some("importance"), format!("the importance of class {name} changes from {was} to {is}"));
                 }
                 let keys = class_keys(was).into_iter().zip(class_keys(is));
                 for ((key, was), (_, is)) in keys.filter(|((_, was), (_, is))| was != is) {
-                    add(Effect::Live, format!("{key} of class {name} changes from {was} to {is}"));
+                    add(Effect::Live, Some(key), format!("{key} of class {name} changes from {was} to {is}"));
                 }
             }
             (None, None) => {}
@@ -151,18 +168,23 @@ fn class_keys(class: &ServiceClass) -> [(&'static str, String); 3] {
 fn diff_apps(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.apps.keys().chain(after.apps.keys()).collect();
     for name in names {
-        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("app {name}"), effect, text });
+        let mut add = |effect, keys, text| changes.push(ConfigChange { subject: format!("app {name}"), keys, effect, text });
         match (before.apps.get(name), after.apps.get(name)) {
-            (Some(_), None) => add(Effect::Removes, format!("{name} goes: its instances finish their requests and are stopped")),
-            (None, Some(app)) => add(Effect::Adds, format!("{name} comes, with instances = {}", show_range(app.instances))),
+            (Some(_), None) => {
+                add(Effect::Removes, Vec::new(), format!("{name} goes: its instances finish their requests and are stopped"))
+            }
+            (None, Some(app)) => {
+                add(Effect::Adds, Vec::new(), format!("{name} comes, with instances = {}", show_range(app.instances)))
+            }
             (Some(was), Some(is)) => {
                 let (restarting, live): (Vec<_>, Vec<_>) = app_fields(was, is).into_iter().partition(|field| field.restarts);
                 if !restarting.is_empty() {
-                    let what: Vec<String> = restarting.into_iter().map(|field| field.text).collect();
-                    add(Effect::Restarts, format!("{name} restarts, instance by instance: {}", what.join("; ")));
+                    let (keys, what): (Vec<_>, Vec<_>) = restarting.into_iter().map(|field| (field.key, field.text)).unzip();
+                    add(Effect::Restarts, keys, format!("{name} restarts, instance by instance: {}", what.join("; ")));
                 }
                 for field in live {
-                    add(Effect::Live, format!("{name}: {}, without a restart", field.text));
+                    let text = format!("{name}: {}, without a restart", field.text);
+                    add(Effect::Live, vec![field.key], text);
                 }
             }
             (None, None) => {}
@@ -173,14 +195,22 @@ fn diff_apps(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
 /// One key of an application that differs.
 struct Field {
     restarts: bool,
+    key: String,
     text: String,
+}
+
+impl Field {
+    /// One that instances are started from.
+    fn of_process(KeyChange { key, text }: KeyChange) -> Self {
+        Self { restarts: true, key, text }
+    }
 }
 
 fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     let mut fields = Vec::new();
     let mut compare = |restarts: bool, key: &str, was: String, is: String| {
         if was != is {
-            fields.push(Field { restarts, text: format!("{key} = {was} becomes {is}") });
+            fields.push(Field { restarts, key: key.to_owned(), text: format!("{key} = {was} becomes {is}") });
         }
     };
     let cpu = |app: &AppSpec| app.cpu_limit.map_or("no limit".to_owned(), |cpu| cpu.0.to_string());
@@ -224,8 +254,8 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "sleep", was.sleep.to_string(), is.sleep.to_string());
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
     compare(false, "health", show_health(was), show_health(is));
-    fields.extend(process::changes(&was.process, &is.process).into_iter().map(|text| Field { restarts: true, text }));
-    fields.extend(env_changes(&was.env, &is.env).into_iter().map(|text| Field { restarts: true, text }));
+    fields.extend(process::changes(&was.process, &is.process).into_iter().map(Field::of_process));
+    fields.extend(env_changes(&was.env, &is.env).into_iter().map(Field::of_process));
     fields.extend(route_changes(&was.routes, &is.routes));
     fields
 }
@@ -261,7 +291,11 @@ fn show_sandbox(sandbox: &SandboxSpec) -> String {
 }
 
 fn route_changes(was: &[RouteSpec], is: &[RouteSpec]) -> Vec<Field> {
-    let field = |what: &str, route: &RouteSpec| Field { restarts: false, text: format!("route {} {what}", show_route(route)) };
+    let field = |what: &str, route: &RouteSpec| Field {
+        restarts: false,
+        key: "routes".to_owned(),
+        text: format!("route {} {what}", show_route(route)),
+    };
     let gone = was.iter().filter(|route| !is.contains(route)).map(|route| field("goes", route));
     let come = is.iter().filter(|route| !was.contains(route)).map(|route| field("comes", route));
     gone.chain(come).collect()

@@ -14,6 +14,7 @@ mod given;
 pub mod import;
 pub mod init;
 mod machine;
+mod outline;
 mod page;
 mod parse;
 mod schema;

@@ -122,7 +122,31 @@ fn a_difference_says_what_restarts_and_what_does_not() {
     assert!(restarts(&before.apps["db"], &after.apps["db"]));
     assert!(!restarts(&before.apps["shop"], &after.apps["shop"]));
     assert!(!diff(&before, &after).iter().any(|change| change.text.contains("hunter2")));
+    insta::assert_snapshot!(
+        "diff-outline",
+        diff(&before, &after).iter().map(weal_config::ConfigChange::outline).collect::<Vec<_>>().join("\n")
+    );
     assert!(diff(&before, &after).iter().any(|change| change.effect == Effect::NextStart));
+}
+
+#[test]
+fn the_outline_of_a_change_names_keys_and_quotes_no_command_no_address_and_no_header() {
+    let config = |secret: &str| {
+        good(&format!(
+            "[app.shop]\nrun = [\"./shop\", \"--password={secret}\"]\non-resume = [\"./again\", \"{secret}\"]\nenv = {{ TOKEN = \"{secret}\" }}\n\
+             health = {{ http = \"/health?key={secret}\" }}\n\
+             routes = [{{ host = \"shop.localhost\", header = {{ name = \"x-key\", value = \"{secret}\" }} }}]\n\
+             [job.nightly]\nschedule = \"0 3 * * *\"\nrun = [\"./backup\", \"{secret}\"]\nwork = \"20s\"\nmemory = \"64MiB\"\n\
+             checkpoint = [\"./save\", \"{secret}\"]\n[[notify]]\nurl = \"https://example.org/{secret}\"\n"
+        ))
+    };
+    let changes = diff(&config("oldsecret"), &config("newsecret"));
+    assert!(changes.iter().any(|change| change.text.contains("newsecret")), "whoever orders it is told: {changes:?}");
+    let outline: Vec<String> = changes.iter().map(weal_config::ConfigChange::outline).collect();
+    assert!(!outline.iter().any(|text| text.contains("secret")), "{outline:?}");
+    for key in ["run", "variable TOKEN", "on-resume", "health", "routes", "checkpoint", "notify"] {
+        assert!(outline.iter().any(|text| text.contains(key)), "{key}: {outline:?}");
+    }
 }
 
 #[test]

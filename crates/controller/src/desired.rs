@@ -43,27 +43,49 @@ impl Desired {
     }
 }
 
+/// Why a config is not taken.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// For everybody: events and the status need no token, so it quotes no value.
+    pub outline: String,
+    /// For whoever ordered it.
+    pub answer: ConfigRefused,
+}
+
 /// Reads a config; the warnings come with it.
-pub(crate) fn read(text: &str, path: &str) -> Result<(PoolSpec, Vec<String>), ConfigRefused> {
+pub(crate) fn read(text: &str, path: &str) -> Result<(PoolSpec, Vec<String>), Refused> {
     match weal_config::parse(text, path, &machine()) {
         Ok(parsed) => Ok((parsed.spec, parsed.warnings.iter().map(ToString::to_string).collect())),
-        Err(diagnostics) => {
-            let first = diagnostics.first().map_or_else(|| format!("{path}: cannot be read"), ToString::to_string);
-            let error = match diagnostics.len() {
-                0 | 1 => first,
-                count => format!("{first}, and {} more", count - 1),
+        Err(found) => {
+            let in_one_line = |show: &dyn Fn(&Diagnostic) -> String| {
+                let first = found.first().map_or_else(|| format!("{path}: cannot be read"), show);
+                let more = found.len().saturating_sub(1);
+                if more == 0 { first } else { format!("{first}, and {more} more") }
             };
-            Err(ConfigRefused { error, diagnostics: diagnostics.iter().map(|d| diagnostic(d, text)).collect() })
+            let outline = in_one_line(&|found| found.outline(text));
+            let error = in_one_line(&ToString::to_string);
+            let diagnostics = found.iter().map(|found| diagnostic(found, text)).collect();
+            Err(Refused { outline, answer: ConfigRefused { error, diagnostics } })
         }
     }
 }
 
-/// What differs, one sentence each.
-pub(crate) fn changes(before: Option<&PoolSpec>, after: &PoolSpec) -> Vec<String> {
-    match before {
-        None => after.apps.keys().map(|app| format!("{app} is new")).collect(),
-        Some(before) => weal_config::diff(before, after).into_iter().map(|change| change.text).collect(),
-    }
+/// What differs between two configs.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// For everybody: which keys of what, without their values.
+    pub outlines: Vec<String>,
+    /// One sentence each, for whoever ordered it.
+    pub texts: Vec<String>,
+}
+
+pub(crate) fn changes(before: Option<&PoolSpec>, after: &PoolSpec) -> Changes {
+    let Some(before) = before else {
+        let texts: Vec<String> = after.apps.keys().map(|app| format!("{app} is new")).collect();
+        return Changes { outlines: texts.clone(), texts };
+    };
+    let (outlines, texts) = weal_config::diff(before, after).into_iter().map(|change| (change.outline(), change.text)).unzip();
+    Changes { outlines, texts }
 }
 
 fn diagnostic(found: &Diagnostic, text: &str) -> ConfigDiagnostic {
@@ -92,8 +114,10 @@ mod tests {
     #[test]
     fn a_bad_config_is_refused_with_each_mistakes_place() {
         let refused = read("[pool]\nlisten = \"nowhere\"\n[app.a]\nrun = [\"a\"]\nmemry = \"1GiB\"\n", "weal.toml").unwrap_err();
+        let Refused { outline, answer: refused } = refused;
         assert_eq!(refused.diagnostics.len(), 2, "{refused:?}");
-        assert!(refused.error.starts_with("weal.toml:2:"), "{}", refused.error);
+        assert!(refused.error.starts_with("weal.toml:2:") && refused.error.contains("nowhere"), "{}", refused.error);
+        assert_eq!(outline, "weal.toml:2:10: `…` is not an address, and 1 more", "its value is for whoever ordered it");
         assert!(refused.diagnostics.iter().any(|d| d.line == 5 && d.rendered.contains("memry")));
     }
 

@@ -219,7 +219,7 @@ fn desired_from(saved: &Saved) -> (Option<Desired>, Option<String>) {
             let (who, origin) = (stored.who.clone(), stored.origin.clone());
             (Some(Desired { generation: stored.generation, text, path, spec: Arc::new(spec), who, origin }), None)
         }
-        Err(refused) => (None, Some(format!("the stored config is not accepted any more: {}", refused.error))),
+        Err(refused) => (None, Some(format!("the stored config is not accepted any more: {}", refused.outline))),
     }
 }
 

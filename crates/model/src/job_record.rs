@@ -355,7 +355,7 @@ pub struct JobStatus {
     pub state: JobPhase,
     /// Why, in a sentence; may be empty.
     pub detail: String,
-    /// Program and arguments.
+    /// Program and arguments; none in the status of the pool, which needs no token.
     pub command: Vec<String>,
     /// Its service class.
     pub class: Option<ClassName>,
@@ -368,7 +368,7 @@ pub struct JobStatus {
     /// The date of a schedule for which it was submitted.
     #[serde(default)]
     pub scheduled: Option<ScheduledFor>,
-    /// The token by which it was submitted; `None` for a user of this machine, or the config.
+    /// The token by which it was submitted; `None` for a user of this machine, or the config, and in the status of the pool.
     #[serde(default)]
     pub submitter: Option<String>,
     /// When it was submitted.

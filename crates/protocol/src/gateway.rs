@@ -12,7 +12,7 @@
 //! nothing is open, or they wait for longer than its config says, it asks the node agent to wake an instance ([`crate::node::WAKE`]), without a
 //! controller too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -134,6 +134,10 @@ pub struct InnerTier {
     pub flows: BTreeMap<ClassName, FlowConfig>,
     /// The class of what brings none. Invariant: it is among the flows.
     pub unmarked: ClassName,
+    /// The users of those that need it, as far as the engine tells: their calls are bounded by the requests that they belong to. Whoever else
+    /// connects to its inner address has the bounds of a client.
+    #[serde(default)]
+    pub callers: BTreeSet<u32>,
 }
 
 /// Why an application has no instance and will have none soon. What is said here reaches everybody who sends a request, so it names no

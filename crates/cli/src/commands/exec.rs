@@ -28,6 +28,8 @@ pub fn run(order: &Exec) -> anyhow::Result<u8> {
             return Err(Failure::new(Exit::Failed, message).into());
         };
         let instance = chosen(app, order.instance.as_deref())?;
+        // It gets the application's secrets: what cannot be written down is not run.
+        client.note_exec(app.name.as_str()).await.map_err(Error::into_failure)?;
         let mut command = weal_node::command_beside(&state.root, &app.name, &instance, &order.command)?;
         let program = &order.command[0];
         let child = command.spawn().with_context(|| format!("cannot run {program} beside {instance}"))?;

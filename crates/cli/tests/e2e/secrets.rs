@@ -74,6 +74,47 @@ fn what_an_application_wrote_is_told_only_to_who_may_read_its_log() {
     assert!(line.contains("\\u001b]0;gotcha") && !line.contains('\x1b'), "{line}");
 }
 
+/// An application with a secret in its arguments.
+fn keeper(secret: &str) -> String {
+    format!("[app.keeper]\nrun = [\"sh\", \"-c\", \"exec sleep 1000\", \"--password={secret}\"]\nmemory = \"64MiB\"\n")
+}
+
+#[test]
+fn the_secrets_of_jobs_and_configs_are_told_only_to_who_may_read_these() {
+    let mut pool = Pool::new(&keeper("hunter1"));
+    pool.start();
+    pool.eventually("the controller answers", || pool.status());
+    let submitted = pool.run(&["submit", "--done-by", "1h", "--", "sleep", "1000", "--password=hunter2"]);
+    assert!(submitted.status.success(), "{}", text(&submitted.stderr));
+    let shown = text(&pool.run(&["job", "show", "sleep-1"]).stdout);
+    assert!(shown.contains("sleep 1000 --password=hunter2"), "whoever runs weal sees it: {shown}");
+    pool.write(&keeper("hunter3"));
+    pool.eventually("the change", || text(&pool.run(&["events"]).stdout).contains("config 2 is in force").then_some(()));
+    for wrong in
+        ["env = { PASSWORD = hunter4 }", "run = \"./web --password=hunter5\"", "restart = \"hunter6\"\nrun = [\"./web\"]"]
+    {
+        pool.write(&format!("[app.other]\n{wrong}\n"));
+        pool.eventually(wrong, || {
+            let error = pool.status()?["config_error"].as_str()?.to_owned();
+            // The line after those of Pool::write.
+            error.contains("weal.toml:8:").then_some(())
+        });
+        pool.write(&keeper("hunter3"));
+        pool.eventually("no mistake", || pool.status()?["config_error"].is_null().then_some(()));
+    }
+    pool.write("[app.other]\nrun = [\"./web\"]\nenv = { PASSWORD = hunter7 }\n");
+    pool.eventually("the last mistake", || pool.status()?["config_error"].is_string().then_some(()));
+    for path in ["/v1/status", "/v1/events?limit=1000", "/v1/apps/keeper/why", "/v1/plan", "/v1/history", "/metrics"] {
+        let (status, body) = get(pool.api, "127.0.0.1", path).unwrap();
+        assert_eq!(status, 200, "{path}: {body}");
+        assert!(!body.contains("hunter"), "{path}: {body}");
+    }
+    let streamed = until_streamed(&pool, &["sleep-1", "config_error", "weal.toml:9:"]);
+    assert!(!streamed.contains("hunter"), "{streamed}");
+    let events = text(&pool.run(&["events", "-n", "1000"]).stdout);
+    assert!(events.contains("app keeper changes (run) and restarts instance by instance"), "{events}");
+}
+
 /// What the stream of the API sends until it has said all of `words`.
 fn until_streamed(pool: &Pool, words: &[&str]) -> String {
     use std::io::{Read as _, Write as _};

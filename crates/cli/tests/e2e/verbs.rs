@@ -78,6 +78,12 @@ fn a_command_runs_beside_an_instance_with_its_environment() {
     assert_eq!(output.status.code(), Some(5));
     let missing = pool.run(&["exec", "echo", "--", "/no/such/program"]);
     assert!(text(&missing.stderr).contains("cannot run /no/such/program beside echo-1"), "{}", text(&missing.stderr));
+    let noted = |audit: &str| audit.matches("POST /v1/apps/echo/exec").count();
+    let audit = pool.eventually("the audit log has both", || {
+        let audit = text(&pool.run(&["audit"]).stdout);
+        (noted(&audit) == 2).then_some(audit)
+    });
+    assert!(!audit.contains("COLOUR") && !audit.contains("program"), "nothing of a command is written down: {audit}");
 }
 
 #[test]

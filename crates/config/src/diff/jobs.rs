@@ -5,19 +5,21 @@ use std::collections::BTreeSet;
 use weal_model::written::{show_size, show_span};
 use weal_model::{PoolSpec, ScheduledJob, Stage};
 
-use super::change::{ConfigChange, Effect, env_changes, show_argv};
+use super::change::{ConfigChange, Effect, KeyChange, env_changes, show_argv};
 
 /// Jobs that were submitted run on as they are; what changes holds for the next date.
 pub(super) fn diff(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.jobs.keys().chain(after.jobs.keys()).collect();
     for name in names {
-        let mut add = |effect, text| changes.push(ConfigChange { subject: format!("job {name}"), effect, text });
+        let mut add = |effect, keys, text| changes.push(ConfigChange { subject: format!("job {name}"), keys, effect, text });
         match (before.jobs.get(name), after.jobs.get(name)) {
-            (Some(_), None) => add(Effect::Removes, format!("the schedule {name} goes; its jobs that have begun run on")),
-            (None, Some(job)) => add(Effect::Adds, format!("the schedule {name} comes, {}", dates(job))),
+            (Some(_), None) => {
+                add(Effect::Removes, Vec::new(), format!("the schedule {name} goes; its jobs that have begun run on"))
+            }
+            (None, Some(job)) => add(Effect::Adds, Vec::new(), format!("the schedule {name} comes, {}", dates(job))),
             (Some(was), Some(is)) => {
-                for text in fields(was, is) {
-                    add(Effect::Live, format!("{name}: {text}, from its next date on"));
+                for KeyChange { key, text } in fields(was, is) {
+                    add(Effect::Live, vec![key], format!("{name}: {text}, from its next date on"));
                 }
             }
             (None, None) => {}
@@ -37,7 +39,7 @@ fn stages(job: &ScheduledJob) -> String {
 /// How a key of a schedule is shown; `None` when it is left out.
 type Show = fn(&ScheduledJob) -> Option<String>;
 
-fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
+fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<KeyChange> {
     let or = |text: Option<String>, otherwise: &str| text.unwrap_or_else(|| otherwise.to_owned());
     let pairs: [(&str, Show); 18] = [
         ("schedule", |job| Some(dates(job))),
@@ -60,8 +62,9 @@ fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<String> {
         ("retries", |job| Some(job.retries.to_string())),
     ];
     let differs = pairs.into_iter().map(|(key, show)| (key, show(was), show(is))).filter(|(_, was, is)| was != is);
-    let mut texts: Vec<String> =
-        differs.map(|(key, was, is)| format!("{key} = {} becomes {}", or(was, "none"), or(is, "none"))).collect();
-    texts.extend(env_changes(&was.command.env, &is.command.env));
-    texts
+    let change = |(key, was, is): (&str, _, _)| {
+        let text = format!("{key} = {} becomes {}", or(was, "none"), or(is, "none"));
+        KeyChange { key: key.to_owned(), text }
+    };
+    differs.map(change).chain(env_changes(&was.command.env, &is.command.env)).collect()
 }

@@ -2,13 +2,16 @@
 
 use weal_model::{LimitValue, ProcessSpec, Secret};
 
+use super::change::KeyChange;
 use crate::effective::process::env_file;
 
-/// One text for each key that differs. Of secrets only their places are known here.
-pub(super) fn changes(was: &ProcessSpec, is: &ProcessSpec) -> Vec<String> {
+/// One for each key that differs. Of secrets only their places are known here.
+pub(super) fn changes(was: &ProcessSpec, is: &ProcessSpec) -> Vec<KeyChange> {
     let (before, after) = (shown(was), shown(is));
     let differing = before.into_iter().zip(after).filter(|((_, was), (_, is))| was != is);
-    differing.map(|((key, was), (_, is))| format!("{key} = {was} becomes {is}")).collect()
+    differing
+        .map(|((key, was), (_, is))| KeyChange { key: key.to_owned(), text: format!("{key} = {was} becomes {is}") })
+        .collect()
 }
 
 fn shown(spec: &ProcessSpec) -> [(&'static str, String); 8] {

@@ -384,10 +384,12 @@ impl Cycle {
         self.0.schedules.statuses(self.0.engine.its_time(now))
     }
 
-    /// The jobs of a status, which needs no token: without their arguments, which may hold secrets.
+    /// The jobs of a status, which needs no token: without their commands, which may hold secrets, and without who handed them in.
     fn shown_jobs(&self) -> Vec<JobStatus> {
         let mut jobs = self.jobs(JOBS_SHOWN, None);
-        jobs.iter_mut().for_each(|job| job.command.truncate(1));
+        for job in &mut jobs {
+            (job.command, job.submitter) = (Vec::new(), None);
+        }
         jobs
     }
 

@@ -171,6 +171,17 @@ pub(super) async fn wake(api: ApiState, Path(app): Path<AppName>) -> Response {
     give_order(&api, &app.clone(), Order::Wake { app, reply }, answer).await
 }
 
+/// A command is about to be run beside an instance: the guard before each route writes down who says so. It is not run here, so what it is and
+/// whether it may be run are not asked.
+pub(super) async fn exec(api: ApiState, Path(app): Path<AppName>) -> Response {
+    let view = api.board.view();
+    if view.status.apps.iter().any(|known| known.name == app) {
+        Json(NoteTaken {}).into_response()
+    } else {
+        unknown_app(&app, &view.status)
+    }
+}
+
 pub(super) async fn restart(api: ApiState, Path(app): Path<AppName>) -> Response {
     give_verb(&api, app, AppVerb::Restart).await
 }

@@ -187,6 +187,18 @@ pub(super) fn routes() -> Vec<Route> {
             )
         },
         Route::order("/v1/apps/{app}/wake", "Wake an application.", json::<WakeTaken>(), post(handlers::wake)),
+        Route {
+            answers: vec![
+                (200, "It is in the audit log.", json::<NoteTaken>()),
+                (404, "There is no such application.", json::<ApiError>()),
+            ],
+            ..Route::order(
+                "/v1/apps/{app}/exec",
+                "Tell that a command is about to be run beside an instance of an application.",
+                json::<NoteTaken>(),
+                post(handlers::exec),
+            )
+        },
         Route::get("/v1/plan", Read, "The last decisions and their reasons.", json::<PlanView>(), get(handlers::plan)),
         Route::get(
             "/v1/history",

@@ -14,7 +14,7 @@ use weal_protocol::controller::{
 
 use super::Driver;
 use super::kept::{Answer, NotTaken, WaitingOrder};
-use crate::desired::{self, Desired};
+use crate::desired::{self, Changes, Desired, Refused};
 
 /// What the API asks.
 #[derive(Debug)]
@@ -122,19 +122,20 @@ impl<E: Engine> Driver<E> {
         let read = if update.refused.is_empty() {
             desired::read(&update.text, &update.path)
         } else {
-            Err(ConfigRefused { error: update.refused, diagnostics: Vec::new() })
+            let answer = ConfigRefused { error: update.refused, diagnostics: Vec::new() };
+            Err(Refused { outline: answer.error.clone(), answer })
         };
         let (spec, warnings) = match read {
             Ok(read) => read,
             Err(refused) => {
                 if !update.dry_run {
-                    self.show_refused(&refused.error);
+                    self.show_refused(&refused.outline);
                 }
-                let _ = reply.send(Err(refused));
+                let _ = reply.send(Err(refused.answer));
                 return;
             }
         };
-        let changes = desired::changes(self.desired.as_ref().map(|desired| &*desired.spec), &spec);
+        let Changes { outlines, texts: changes } = desired::changes(self.desired.as_ref().map(|desired| &*desired.spec), &spec);
         let generation = self.desired.as_ref().map_or(0, |desired| desired.generation);
         let same = self.desired.as_ref().is_some_and(|now| *now.spec == spec && now.text == update.text);
         if update.dry_run || same {
@@ -150,7 +151,7 @@ impl<E: Engine> Driver<E> {
         origin.truncate(origin.floor_char_boundary(ConfigUpdate::LONGEST_ORIGIN));
         let (spec, who) = (Arc::new(spec), Some(who));
         let desired = Desired { generation: generation + 1, text: update.text, path: update.path, spec, who, origin };
-        self.put_in_force(&desired, &changes);
+        self.put_in_force(&desired, &outlines);
         let taken = ConfigTaken { generation: desired.generation, changes, warnings };
         let board = Arc::clone(&self.board);
         tokio::spawn(async move {
@@ -176,9 +177,10 @@ impl<E: Engine> Driver<E> {
         self.show(false);
     }
 
-    fn put_in_force(&mut self, desired: &Desired, changes: &[String]) {
+    /// `outlines` says for everybody what changes.
+    fn put_in_force(&mut self, desired: &Desired, outlines: &[String]) {
         let generation = desired.generation;
-        let text = match changes {
+        let text = match outlines {
             [] => format!("config {generation} is in force; nothing that runs changes"),
             [only] => format!("config {generation} is in force: {only}"),
             [first, rest @ ..] => format!("config {generation} is in force: {first}, and {} more changes", rest.len()),

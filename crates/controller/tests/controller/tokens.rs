@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weal_model::{JobPhase, JobStatus, RunEnd};
+use weal_model::{JobPhase, JobStatus, RunEnd, Status};
 use weal_protocol::controller::{ApiError, JobTaken, TokenMade};
 use weal_protocol::engine::RunState;
 
@@ -50,6 +50,7 @@ const ROUTES: [(&str, &[&str]); 5] = [
             "get /v1/configs",
             "get /v1/configs/{generation}",
             "get /v1/schedules",
+            "post /v1/apps/{app}/exec",
             "post /v1/apps/{app}/restart",
             "post /v1/apps/{app}/scale",
             "post /v1/apps/{app}/sleep",
@@ -203,6 +204,11 @@ async fn the_holder_of_a_token_for_jobs_reaches_its_own_jobs_and_no_others() {
     assert_eq!(listed(&pool, &ci, "").await, ["work-1"]);
     assert_eq!(listed(&pool, &other, "").await, ["work-2.1", "work-2.2"]);
     assert_eq!(listed(&pool, &all, "").await.len(), 3);
+    let (_, status) = call(&pool, &ci, "GET", "/v1/status", "").await;
+    let status: Status = serde_json::from_str(&status).unwrap();
+    assert_eq!(status.jobs.len(), 3, "that there are others is no secret");
+    let told = status.jobs.iter().filter(|job| !job.command.is_empty() || job.submitter.is_some());
+    assert_eq!(told.count(), 0, "the status says neither their commands nor who handed them in");
 
     for (method, path) in [
         ("GET", "/v1/jobs/work-2.1"),

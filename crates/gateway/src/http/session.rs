@@ -27,7 +27,7 @@ use super::trace;
 use crate::limits::Limits;
 use crate::listen::client::Client;
 use crate::listen::guard::{Guard, Hold, TooMany};
-use crate::listen::own::counted_as;
+use crate::listen::own::{Counted, counted};
 use crate::listen::proxy::ProxyError;
 use crate::listen::registry::Entry;
 use crate::routing::extras::Extras;
@@ -128,17 +128,23 @@ impl From<ErrorResponse> for Dismissed {
 }
 
 impl Gateway {
-    /// Counts a connection as one of its client's, until what it returns is dropped. `None`: it does not count. With it, what it counts as where
-    /// that is not its address.
-    pub fn hold(&self, now: Time, ends: Ends) -> Result<(Option<Hold>, Option<IpAddr>), TooMany> {
+    /// Counts a connection as one of its client's, until what it returns is dropped. `None`: it does not count. With it, how the client is counted.
+    /// `inner` is the application through whose inner address it came.
+    pub fn hold(&self, now: Time, ends: Ends, inner: Option<&AppName>) -> Result<(Option<Hold>, Counted), TooMany> {
         let table = self.tables.current();
-        if table.is_trusted(ends.client.ip()) {
-            return Ok((None, None));
+        let is_trusted = table.is_trusted(ends.client.ip());
+        if is_trusted && inner.is_none() {
+            return Ok((None, Counted::Address));
         }
-        let counted_as = counted_as(&table, (ends.client, ends.server), connected_at);
-        let address = counted_as.unwrap_or(ends.client.ip());
+        let counted = counted(&table, (ends.client, ends.server), inner, connected_at);
+        let address = match counted {
+            Counted::Not => return Ok((None, counted)),
+            Counted::Address if is_trusted => return Ok((None, counted)),
+            Counted::Address => ends.client.ip(),
+            Counted::As(address) => address,
+        };
         let most = if table.is_unlimited(address) { 0 } else { table.clients.client_connections };
-        Ok((self.guard.hold(now, address, most)?, counted_as))
+        Ok((self.guard.hold(now, address, most)?, counted))
     }
 
     /// A client was cut off because it sends too much of what only costs work.
@@ -186,7 +192,7 @@ impl Session {
         let counted = named.unwrap_or(self.client.counted_as());
         let ClientPolicy { access_log, client_rate, .. } = table.clients;
         // A proxy that names no client is not limited: all clients behind it would be.
-        let is_counted = self.client.inner().is_none()
+        let is_counted = self.client.is_counted()
             && !table.is_unlimited(counted)
             && (!origin.is_trusted() || named.is_some_and(|client| !table.is_trusted(client)));
         let is_limited = is_counted && client_rate > 0;

@@ -12,6 +12,7 @@ use weal_model::{AppName, Time};
 use crate::clock::Clock;
 use crate::http::framing::Framing;
 use crate::http::request_body::NotesClientWait;
+use crate::listen::own::Counted;
 use crate::routing::cluster::SeatHandle;
 use crate::telemetry::access_log::AccessLogWriter;
 use crate::telemetry::record::Record;
@@ -64,8 +65,8 @@ pub(crate) struct Client {
     pub server: SocketAddr,
     /// The application that is called, when it came through an inner address.
     inner: Option<AppName>,
-    /// What it is counted as, where that is not its address.
-    counted_as: Option<IpAddr>,
+    /// How its connections and requests are counted.
+    counted: Counted,
     clock: Clock,
     phase: AtomicU8,
     /// When the phase began; while busy, when the head did.
@@ -106,7 +107,7 @@ impl Client {
             peer: ends.client,
             server: ends.server,
             inner: None,
-            counted_as: None,
+            counted: Counted::Address,
             clock,
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU64::new(clock.now().0),
@@ -159,15 +160,23 @@ impl Client {
         Self { inner, ..self }
     }
 
-    /// It counts as this, and not as its address.
+    /// It is counted so.
     #[must_use]
-    pub fn with_counted_as(self, counted_as: Option<IpAddr>) -> Self {
-        Self { counted_as, ..self }
+    pub fn with_counted(self, counted: Counted) -> Self {
+        Self { counted, ..self }
+    }
+
+    /// False for an application that calls one which it needs.
+    pub fn is_counted(&self) -> bool {
+        self.counted != Counted::Not
     }
 
     /// What it is counted as.
     pub fn counted_as(&self) -> IpAddr {
-        self.counted_as.unwrap_or(self.peer.ip())
+        match self.counted {
+            Counted::As(address) => address,
+            Counted::Address | Counted::Not => self.peer.ip(),
+        }
     }
 
     /// The application that is called, when it came through an inner address.

@@ -176,9 +176,7 @@ impl Host {
 
     /// Serves a connection of which it is known whose it is.
     fn begin(self: &Arc<Self>, stream: TcpStream, ends: Ends, scheme: ListenScheme, inner: Option<AppName>, count: CountDown) {
-        // Calls between applications all come from this machine.
-        let held = if inner.is_some() { Ok((None, None)) } else { self.gateway.hold(self.clock.now(), ends) };
-        let (hold, counted_as) = match held {
+        let (hold, counted) = match self.gateway.hold(self.clock.now(), ends, inner.as_ref()) {
             Ok(held) => held,
             Err(TooMany { .. }) => {
                 if scheme == ListenScheme::Http
@@ -193,7 +191,7 @@ impl Host {
                 return;
             }
         };
-        let client = Arc::new(Client::new(ends, self.clock).with_inner(inner).with_counted_as(counted_as));
+        let client = Arc::new(Client::new(ends, self.clock).with_inner(inner).with_counted(counted));
         let entry = self.registry.enter(&client, hold);
         let gateway = Arc::clone(&self.gateway);
         let (index, line) = (self.index, Arc::clone(&self.line));

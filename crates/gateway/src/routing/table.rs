@@ -100,6 +100,8 @@ pub(crate) struct Table {
     /// Where calls to each application go.
     pub inner: BTreeMap<AppName, Inner>,
     pub clients: ClientPolicy,
+    /// Users of the instances that need an application, as far as they are known, by what they need.
+    pub callers: BTreeMap<AppName, BTreeSet<u32>>,
     /// Users whose sockets the node agent found at instances' ports, but for those whom whoever runs weal may be.
     listeners: BTreeSet<u32>,
     clusters: BTreeMap<AppName, Arc<Cluster>>,
@@ -159,6 +161,11 @@ impl Table {
     /// True for a user whom applications of the pool run as, as far as they have one of their own.
     pub fn is_of_application(&self, user: u32) -> bool {
         APPLICATION_UIDS.contains(&user) || self.listeners.contains(&user)
+    }
+
+    /// True for a user whose instances need `app`.
+    pub fn calls(&self, user: u32, app: &AppName) -> bool {
+        self.callers.get(app).is_some_and(|callers| callers.contains(&user))
     }
 
     /// True when a connection from `address` has to begin by saying whose it is.
@@ -309,7 +316,9 @@ fn compile(config: &GatewayConfig, clusters: BTreeMap<AppName, Arc<Cluster>>, ma
     // Whoever may be the operator is none of them.
     let operators = [0, rustix::process::geteuid().as_raw()];
     let listeners = endpoints.filter_map(|endpoint| endpoint.listener).filter(|user| !operators.contains(user)).collect();
-    Table { version: config.version, routes, ports, inner, clients: config.clients.clone(), listeners, clusters }
+    let callers = |wanted: &ClusterConfig| Some((wanted.app.clone(), wanted.inner.as_ref()?.callers.clone()));
+    let callers = config.clusters.iter().filter_map(callers).collect();
+    Table { version: config.version, routes, ports, inner, clients: config.clients.clone(), callers, listeners, clusters }
 }
 
 /// Without a byte in either direction. As long as HAProxy's manual has its `timeout tunnel`; a client that has gone without a word holds a

@@ -97,7 +97,7 @@ async fn an_application_that_calls_another_speaks_for_no_proxy_unless_this_machi
             app: "api".into(),
             routes: Vec::new(),
             flows: std::collections::BTreeMap::new(),
-            inner: Some(InnerTier { http: true, flows, unmarked: "default".into() }),
+            inner: Some(InnerTier { http: true, flows, unmarked: "default".into(), callers: [].into() }),
             ..cluster(&[recorder.address])
         };
         let bed = Bed::start_in(folder(), limits()).await;

@@ -32,7 +32,7 @@ async fn two_tiers(told_shop: &Told, told_api: &Told) -> (Bed, SocketAddr) {
         app: "api".into(),
         routes: Vec::new(),
         flows: std::collections::BTreeMap::new(),
-        inner: Some(InnerTier { http: true, flows, unmarked: "default".into() }),
+        inner: Some(InnerTier { http: true, flows, unmarked: "default".into(), callers: [].into() }),
         ..cluster(&[listening(told_api).await, listening(told_api).await])
     };
     let api = ClusterConfig {

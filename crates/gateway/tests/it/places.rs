@@ -1,8 +1,11 @@
 //! What one client address may hold of an application's seats.
 
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
 use tokio::net::TcpSocket;
 use weal_model::ClientPolicy;
-use weal_protocol::gateway::ClusterConfig;
+use weal_protocol::gateway::{ClusterConfig, InnerTier, Listener, Listeners};
 
 use crate::bed::*;
 use crate::raw::Recorder;
@@ -98,7 +101,15 @@ async fn who_waits_in_vain_for_a_seat_of_its_address_is_told_why_and_one_who_lea
 
 /// A connection of a program that runs as `user`. Only root can make one.
 fn connect_as(bed: &Bed, user: u32) -> std::net::TcpStream {
-    let address = bed.address;
+    connect_to(bed.address, user)
+}
+
+fn adopt(stream: std::net::TcpStream) -> Client {
+    stream.set_nonblocking(true).unwrap();
+    Client { stream: tokio::net::TcpStream::from_std(stream).unwrap() }
+}
+
+fn connect_to(address: SocketAddr, user: u32) -> std::net::TcpStream {
     let connect = move || {
         // Of this thread alone.
         rustix::thread::set_thread_res_uid(
@@ -120,10 +131,6 @@ async fn a_hosted_application_is_a_client_like_any_other_although_this_machine_h
     let bed = Bed::start_in(folder(), limits()).await;
     let clients = ClientPolicy { client_rate: 2, client_connections: 3, ..ClientPolicy::default() };
     bed.configure_for(vec![cluster(&[named("one").await])], clients).await.unwrap();
-    let adopt = |stream: std::net::TcpStream| {
-        stream.set_nonblocking(true).unwrap();
-        Client { stream: tokio::net::TcpStream::from_std(stream).unwrap() }
-    };
     let [first, second] = [0, 1].map(|number| weal_host::users::APPLICATION_UIDS.start() + number);
     let mut operator = bed.connect().await;
     let mut hosted = adopt(connect_as(&bed, first));
@@ -142,4 +149,55 @@ async fn a_hosted_application_is_a_client_like_any_other_although_this_machine_h
     let mut other = adopt(connect_as(&bed, second));
     other.send(GET).await;
     assert_eq!(other.read_answer().await.status, 200, "another application has bounds of its own");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_needs_an_application_calls_it_without_bounds_and_another_hosted_one_does_not() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+    }
+    let [caller, other] = [0, 1].map(|number| weal_host::users::APPLICATION_UIDS.start() + number);
+    for http in [true, false] {
+        let bed = Bed::start_in(folder(), limits()).await;
+        let flows = [("default".into(), flow(1.0, 9))].into();
+        let inner = InnerTier { http, flows, unmarked: "default".into(), callers: [caller].into() };
+        let api = ClusterConfig {
+            app: "api".into(),
+            routes: Vec::new(),
+            flows: std::collections::BTreeMap::new(),
+            inner: Some(inner),
+            ..cluster(&[named("one").await])
+        };
+        let clients = ClientPolicy { client_rate: 2, client_connections: 3, ..ClientPolicy::default() };
+        bed.configure_for(vec![api], clients).await.unwrap();
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let listeners = Listeners(vec![Listener::Inner { app: "api".into(), address }]);
+        weal_rpc::hand_over(&bed.state.join("ports.sock"), &listeners, &[socket.as_fd()]).unwrap();
+
+        let calls: Vec<_> = (0..5).map(|_| connect_to(address, caller)).collect();
+        for call in calls {
+            let mut call = adopt(call);
+            for _ in 0..4 {
+                call.send(GET).await;
+                assert_eq!(call.read_answer().await.status, 200, "each call belongs to a request that is bounded");
+            }
+        }
+        let mut intruders: Vec<_> = (0..3).map(|_| adopt(connect_to(address, other))).collect();
+        if http {
+            bed.until("they are open", |counters| counters.connections == 3).await;
+        }
+        let mut last = adopt(connect_to(address, other));
+        if !http {
+            assert!(last.read_to_end().await.is_empty(), "a fourth connection is closed");
+            continue;
+        }
+        assert_eq!(Answer::parse(&last.read_to_end().await).status, 429, "a fourth connection");
+        let mut statuses = Vec::new();
+        for _ in 0..50 {
+            intruders[0].send(GET).await;
+            statuses.push(intruders[0].read_answer().await.status);
+        }
+        assert!(statuses[..4] == [200; 4] && statuses.contains(&429), "{statuses:?}");
+    }
 }

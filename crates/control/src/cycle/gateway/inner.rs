@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weal_model::{AppName, AppSpec, ClassName, FlowAllocation, PoolSpec};
+use weal_protocol::engine::InstanceSeen;
 use weal_protocol::gateway::{FlowConfig, InnerTier};
 
 use super::inputs::Inputs;
@@ -72,7 +73,14 @@ pub(super) fn tier(app: &AppSpec, calls: &Calls<'_>, inputs: &Inputs<'_>) -> Opt
         let limits = FlowConfig { weight: f64::from(seats.max(1)), seats, queue_limit: app.queue_limit, ..FlowConfig::default() };
         (class, limits)
     };
-    Some(InnerTier { http: app.speaks_http(), flows: seats.into_iter().map(flow).collect(), unmarked })
+    let flows = seats.into_iter().map(flow).collect();
+    Some(InnerTier { http: app.speaks_http(), flows, unmarked, callers: callers_of(&app.name, inputs.pool, inputs.instances) })
+}
+
+/// The users of the instances that need `app`. One that has not listened yet calls as a client.
+fn callers_of(app: &AppName, pool: &PoolSpec, instances: &[InstanceSeen]) -> BTreeSet<u32> {
+    let needs_it = |caller: &AppName| pool.apps.get(caller).is_some_and(|caller| caller.needs.contains(app));
+    instances.iter().filter(|seen| needs_it(&seen.app)).filter_map(|seen| seen.listener).collect()
 }
 
 /// Seats of the whole cluster: `own` for requests from outside, and those for calls. `None` limits nothing.
@@ -83,4 +91,29 @@ pub(super) fn seats(app: &AppSpec, own: Option<u32>, inner: Option<&InnerTier>) 
     let is_planned = inner.flows.iter().all(|(class, flow)| *class == inner.unmarked || flow.seats > 0);
     let own = own.filter(|_| is_planned)?;
     Some(if app.routes.is_empty() { calls } else { own.saturating_add(calls) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_users_of_those_that_need_an_application_call_it_without_bounds() {
+        let mut pool = PoolSpec::example();
+        let names: [(&str, &[&str]); 4] = [("api", &["db"]), ("db", &[]), ("shop", &["api"]), ("other", &[])];
+        for (name, needs) in names {
+            let needs = needs.iter().map(|&need| need.into()).collect();
+            pool.apps.insert(name.into(), AppSpec { needs, ..AppSpec::example(name) });
+        }
+        let seen = |id: &str, app: &str, listener| InstanceSeen { listener, ..InstanceSeen::example(id, app, "n1") };
+        let instances = [
+            seen("api-1", "api", Some(1)),
+            seen("shop-1", "shop", Some(2)),
+            seen("shop-2", "shop", None),
+            seen("other-1", "other", Some(3)),
+            seen("gone-1", "gone", Some(4)),
+        ];
+        assert_eq!(callers_of(&"api".into(), &pool, &instances), [2].into());
+        assert_eq!(callers_of(&"db".into(), &pool, &instances), [1].into(), "what a caller of a caller needs is not its own");
+    }
 }

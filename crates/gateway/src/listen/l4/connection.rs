@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use weal_model::{ListenScheme, OwnAnswer};
+use weal_model::{AppName, ListenScheme, OwnAnswer};
 use weal_protocol::gateway::Listener;
 
 use super::ports::Ports;
@@ -49,22 +49,26 @@ fn welcome(accepted: Accepted, listener: &Listener, ports: &Arc<Ports>) {
         Ok(stream) => stream,
         Err(error) => return tracing::warn!(%error, "cannot serve a connection"),
     };
+    let inner = match listener {
+        Listener::Inner { app, .. } => Some(app),
+        Listener::Port(_) => None,
+    };
     if destination.rules.accepts_proxy && ports.gateway.tables.current().is_trusted(ends.client.ip()) {
         let ports = Arc::clone(ports);
         tokio::spawn(async move {
             let read = named(stream, ends, &ports.gateway, &ports.registry, ports.clock, Some(&destination)).await;
             if let Some((stream, ends)) = read {
-                begin(stream, ends, destination, ports);
+                begin(stream, ends, None, destination, ports);
             }
         });
     } else {
-        begin(stream, ends, destination, Arc::clone(ports));
+        begin(stream, ends, inner, destination, Arc::clone(ports));
     }
 }
 
 /// Passes a connection on of which it is known whose it is.
-fn begin(stream: TcpStream, ends: Ends, destination: Destination, ports: Arc<Ports>) {
-    let hold = match ports.gateway.hold(ports.clock.now(), ends) {
+fn begin(stream: TcpStream, ends: Ends, inner: Option<&AppName>, destination: Destination, ports: Arc<Ports>) {
+    let hold = match ports.gateway.hold(ports.clock.now(), ends, inner) {
         Ok((hold, _)) => hold,
         Err(TooMany { most }) => {
             let reason = format!("one address has {most} connections open");
