@@ -227,6 +227,8 @@ fn lived_by(wishes: Vec<Wish>) -> World {
     for (job, seen) in &world.seen {
         assert_eq!(seen.last().unwrap().status.state, JobPhase::Done, "{job}: {:#?}", world.notes);
     }
+    let is_wrong = |note: &&String| note.contains("beside") && note.contains("runs on");
+    assert_eq!(world.notes.iter().find(is_wrong), None, "it ends with what it stated");
     world
 }
 

@@ -323,7 +323,8 @@ impl Queue {
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
             entry.progress = progress.filter(|_| entry.used > 0.0);
             entry.watch_speed(seen.time, &seen.nodes);
-            if entry.run.is_none() {
+            // What has ended is no more work than it was.
+            if entry.run.as_ref().is_none_or(|run| run.state == RunState::Ended) {
                 continue;
             }
             let estimate = entry.estimate(&self.runs);

@@ -1,7 +1,7 @@
 //! C13, C14: placement of web applications against satisfied demand, cycle by cycle (Carrera 5.6.1.2, 5.6.1.3).
 
 use weal_control::placement::problem::generate::curve;
-use weal_control::placement::problem::{App, ChangeCost, Node, Problem};
+use weal_control::placement::problem::{App, Node, Problem};
 use weal_control::placement::{Algorithm, solve_with};
 use weal_control::seeded::Seeded;
 
@@ -41,43 +41,7 @@ fn load_at(pool: Pool, cycle: usize, cycles: usize) -> f64 {
     pool.load[0] + (pool.load[1] - pool.load[0]) * 0.5 * (1.0 - phase.cos())
 }
 
-/// What a change must gain to be made.
-#[derive(Clone, Copy)]
-struct Rule {
-    /// What a start costs, in utility; a removal costs a tenth of that.
-    price: f64,
-    /// Demands are doubted as much as they were off before, as in `weal up`; else they are taken for exact.
-    doubts: bool,
-}
-
-impl Rule {
-    /// Demands are exact, and a start costs what it does in `weal up` before anything was measured.
-    const EXACT: Self = Self { price: 0.01, doubts: false };
-    /// The same, and demands are doubted.
-    const DOUBTING: Self = Self { doubts: true, ..Self::EXACT };
-}
-
-/// By how large a part demands were off from one cycle to the next, in nineteen of twenty cases.
-#[derive(Default)]
-struct Errors {
-    squares: f64,
-    count: f64,
-}
-
-impl Errors {
-    fn take(&mut self, before: f64, after: f64) {
-        let error = after / before - 1.0;
-        (self.squares, self.count) = (self.squares + error * error, self.count + 1.0);
-    }
-
-    fn doubt(&self) -> f64 {
-        if self.count > 0.0 { 1.96 * (self.squares / self.count).sqrt() } else { 0.0 }
-    }
-}
-
-fn run(rule: Rule, pool: Pool, algorithm: Algorithm, cycles: usize, seed: u64) -> Run {
-    let cost = ChangeCost { start: rule.price, resume: 0.1 * rule.price, remove: 0.1 * rule.price };
-    let (mut errors, mut demands) = (Errors::default(), vec![0.0; pool.apps]);
+fn run(pool: Pool, algorithm: Algorithm, cycles: usize, seed: u64) -> Run {
     let mut random = Seeded::new(seed);
     let weights: Vec<f64> = (0..pool.apps).map(|_| random.between(0.5, 1.5)).collect();
     let bests: Vec<f64> = (0..pool.apps).map(|_| random.between(0.4, 0.8)).collect();
@@ -86,7 +50,7 @@ fn run(rule: Rule, pool: Pool, algorithm: Algorithm, cycles: usize, seed: u64) -
         nodes: vec![Node { cpu: NODE_CPU, memory: MEMORY }; NODES],
         apps: bests
             .iter()
-            .map(|&best| App { instances: (0, u32::MAX), cost, ..App::new(MEMORY / pool.per_node, curve(best, 1.0)) })
+            .map(|&best| App { instances: (0, u32::MAX), ..App::new(MEMORY / pool.per_node, curve(best, 1.0)) })
             .collect(),
         tolerance: TOLERANCE,
     };
@@ -96,15 +60,8 @@ fn run(rule: Rule, pool: Pool, algorithm: Algorithm, cycles: usize, seed: u64) -
         let wanted: f64 = weights.iter().zip(&moods).map(|(weight, mood)| weight * mood).sum();
         let scale = load_at(pool, cycle, cycles) * NODE_CPU * NODES as f64 / wanted;
         for (m, app) in problem.apps.iter_mut().enumerate() {
-            let demand = weights[m] * moods[m] * scale;
-            if cycle > 0 {
-                errors.take(demands[m], demand);
-            }
-            demands[m] = demand;
-            app.curve = curve(bests[m], demand);
+            app.curve = curve(bests[m], weights[m] * moods[m] * scale);
         }
-        let doubt = if rule.doubts { errors.doubt() } else { 0.0 };
-        problem.apps.iter_mut().for_each(|app| app.doubt = doubt);
         let solution = solve_with(&problem, algorithm, BUDGET);
         for app in &mut problem.apps {
             app.current.clear();
@@ -124,8 +81,8 @@ fn run(rule: Rule, pool: Pool, algorithm: Algorithm, cycles: usize, seed: u64) -
 }
 
 /// Both algorithms with each seed: weal's, then satisfied demand.
-fn compare(setting: &Setting, rule: Rule, pool: Pool, cycles: usize, seeds: u64) -> [Vec<Run>; 2] {
-    [Algorithm::Weal, Algorithm::Demand].map(|algorithm| setting.seeds(seeds, |seed| run(rule, pool, algorithm, cycles, seed)))
+fn compare(setting: &Setting, pool: Pool, cycles: usize, seeds: u64) -> [Vec<Run>; 2] {
+    [Algorithm::Weal, Algorithm::Demand].map(|algorithm| setting.seeds(seeds, |seed| run(pool, algorithm, cycles, seed)))
 }
 
 fn means(runs: &[Run], of: impl Fn(&Run) -> &[f64]) -> Vec<f64> {
@@ -140,7 +97,7 @@ fn assume_workload(record: &mut Record) {
     record.assume("curves as Figure 5.10's: cpu(u) = (1 - best) demand / (1 - u), best utility uniform in 0.4..0.8");
     record.assume("demands are uniform in 0.5..1.5 of their mean and move by up to 15% of it in a cycle");
     record.assume("an application may have no instance, under both algorithms: the thesis names no least number");
-    record.assume("a start costs 0.01 of utility and a removal 0.001, and utilities within 0.01 are equal, as in weal up");
+    record.assume("a change costs 0.01 of utility, and utilities within 0.01 are equal, as in weal up");
 }
 
 pub(super) fn lowest_utility(setting: &Setting) -> Reproduction {
@@ -154,7 +111,7 @@ pub(super) fn lowest_utility(setting: &Setting) -> Reproduction {
     assume_workload(&mut record);
     let scenarios = [6, 2, 1].map(|per_node| {
         let pool = Pool { apps: 20, per_node, load: [1.1, 1.1] };
-        (per_node, compare(setting, Rule::EXACT, pool, cycles, seeds))
+        (per_node, compare(setting, pool, cycles, seeds))
     });
     let mut levels = Vec::new();
     let mut gains = Vec::new();
@@ -188,11 +145,10 @@ pub(super) fn changes(setting: &Setting) -> Reproduction {
         &inputs("200 applications, 2 instances to a node, demand at 80%, 80-110% and 110% of the CPU", cycles, seeds),
     );
     assume_workload(&mut record);
-    record.assume("weal doubts a demand by what demands were off from one cycle to the next, at 95%, as weal up doubts those that it measures");
     let loads = [("not overloaded", [0.8, 0.8]), ("partly overloaded", [0.8, 1.1]), ("overloaded", [1.1, 1.1])];
     let mut figures: Vec<(&str, [Vec<Run>; 2])> = Vec::new();
     for (name, load) in loads {
-        let runs = compare(setting, Rule::DOUBTING, Pool { apps: 200, per_node: 2, load }, cycles, seeds);
+        let runs = compare(setting, Pool { apps: 200, per_node: 2, load }, cycles, seeds);
         let [weal, demand] = &runs;
         let changes = |runs: &[Run]| means(runs, |run| &run.changes);
         let row = record.mean(&format!("{name}: changes per cycle"), &changes(weal));
@@ -218,53 +174,7 @@ pub(super) fn changes(setting: &Setting) -> Reproduction {
     for (name, title, of) in FIGURES {
         record.figure(by_cycle(name, title, &figures, cycles, of));
     }
-    in_a_row(setting, &mut record);
-    front(setting, &mut record, cycles);
     record.done()
-}
-
-/// As many consecutive cycles as the thesis shows, under overload.
-fn in_a_row(setting: &Setting, record: &mut Record) {
-    let cycles = setting.pick(300, 4);
-    let pool = Pool { apps: 200, per_node: 2, load: [1.1, 1.1] };
-    for (name, algorithm) in [("weal", Algorithm::Weal), ("satisfied demand", Algorithm::Demand)] {
-        let run = run(Rule::DOUBTING, pool, algorithm, cycles, 1);
-        let most = run.changes.iter().copied().fold(0.0, f64::max);
-        record.number(&format!("overloaded, {cycles} cycles in a row: {name}: changes per cycle"), mean(&run.changes));
-        record.number(&format!("overloaded, {cycles} cycles in a row: {name}: most changes in a cycle"), most);
-        record.number(&format!("overloaded, {cycles} cycles in a row: {name}: lowest utility"), mean(&run.lowest));
-    }
-}
-
-/// What a start costs in the front, in utility: from next to nothing to a whole unit. That of `weal up` before anything was measured is among them.
-const PRICES: [f64; 7] = [0.0001, 0.001, 0.01, 0.03, 0.1, 0.3, 1.0];
-
-/// What fewer changes cost: the lowest and the average utility under overload, against the changes in a cycle, for each price of a change.
-fn front(setting: &Setting, record: &mut Record, cycles: usize) {
-    let seeds = setting.pick(5, 1);
-    let pool = Pool { apps: 200, per_node: 2, load: [1.1, 1.1] };
-    let names = ["changes per cycle", "lowest utility", "average utility"];
-    let point = |record: &mut Record, rule: Rule, what: &str| {
-        let runs = setting.seeds(seeds, |seed| run(rule, pool, Algorithm::Weal, cycles, seed));
-        let values = [means(&runs, |run| &run.changes), means(&runs, |run| &run.lowest), means(&runs, |run| &run.average)];
-        for (name, values) in names.iter().zip(&values) {
-            record.mean(&format!("overloaded, {what}: {name}"), values);
-        }
-        values.map(|values| mean(&values))
-    };
-    let exact = point(record, Rule::EXACT, "demands taken for exact");
-    let mut figure =
-        Figure::new("front", "overloaded: what fewer changes cost, by the price of a start", ["price", "value"], &names);
-    let mut kept = f64::INFINITY;
-    for price in PRICES {
-        let found = point(record, Rule { price, ..Rule::DOUBTING }, &format!("a start costs {price}"));
-        figure.row(price, &found);
-        if found[1] >= exact[1] - 2.0 * TOLERANCE {
-            kept = f64::min(kept, found[0]);
-        }
-    }
-    record.number("overloaded: changes that remain with a lowest utility within 0.02, %", 100.0 * kept / exact[0]);
-    record.figure(figure);
 }
 
 type Series = fn(&Run) -> &[f64];
