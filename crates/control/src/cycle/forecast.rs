@@ -9,7 +9,7 @@ use weal_protocol::controller::{ForecastChange, JobForecast, JobSubmission};
 use super::effect::PlanRequest;
 use super::job_status;
 use super::observe::{Known, present};
-use super::queue::Entry;
+use super::queue::{self, Entry};
 use super::state::State;
 use crate::jobs::Job;
 
@@ -51,7 +51,7 @@ impl Rehearsal {
     /// When no sound plan can be made.
     pub fn run(self) -> Result<JobForecast, Refusal> {
         let mut with = self.request.clone();
-        with.snapshot.jobs.push(job_status::observation(self.entry.record.spec.clone(), 0.0));
+        with.snapshot.jobs.push(queue::observation(self.entry.record.spec.clone(), 0.0));
         let (_, without) = planned(&self.request)?;
         let (plan, report) = planned(&with)?;
         let name = &self.entry.record.spec.name;

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{
-    Cpu, Hold, JobExplanation, JobName, JobObservation, JobPhase, JobRecord, JobSpec, JobState, JobStatus, Raised, Time, Utility,
-    Work,
-};
+use weal_model::{Cpu, Hold, JobExplanation, JobName, JobPhase, JobRecord, JobSpec, JobStatus, Raised, Time, Utility, Work};
 use weal_protocol::engine::RunState;
 
-use super::queue::{Entry, Queue, Written, gang, stage_index};
+use super::queue::{Entry, Queue, Written, gang, observation, stage_index};
 use crate::jobs::{Estimate, Job, NEVER, Runs, Source};
 
 /// Those that are not over by name, then the last that are, at most `most` of those that `is_shown`.
@@ -171,11 +168,6 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         memory_used: None,
         end: None,
     }
-}
-
-/// A job that waits and has used so many CPU-seconds, as a plan sees it.
-pub(super) fn observation(spec: JobSpec, used: f64) -> JobObservation {
-    JobObservation { spec, state: JobState::Pending, done: Work(used), nodes: Vec::new(), cpu: None }
 }
 
 fn source(source: Source) -> String {

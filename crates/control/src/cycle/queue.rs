@@ -19,7 +19,6 @@ use weal_model::{
 };
 use weal_protocol::engine::{JobOrder, NodeSeen, Observation, RunSeen, RunState};
 
-use super::job_status;
 use super::operations::Operations;
 use super::peers::Ticket;
 use super::schedules::Marks;
@@ -28,7 +27,7 @@ use crate::jobs::{Estimate, Runs};
 use outlook::Outlook;
 pub(super) use speed::Usable;
 use stages::Standing;
-pub(super) use stages::index as stage_index;
+pub(super) use stages::{index as stage_index, observation};
 use weal_model::{Action, Target};
 
 /// The variable in which a part of an array finds its number.
@@ -496,13 +495,13 @@ impl Entry {
 
     /// What is known of its work.
     pub fn estimate(&self, runs: &Runs) -> Estimate {
-        runs.estimate(&job_status::observation(self.spec(), self.used))
+        runs.estimate(&observation(self.spec(), self.used))
     }
 
     /// What its run tells of others of its family: its name, its own estimate, and what each task has done.
     fn as_pilot(&self, runs: &Runs) -> Option<(&JobName, Estimate, f64)> {
         self.run.as_ref().filter(|_| self.used > 0.0)?;
-        let alone = runs.alone(&job_status::observation(self.spec(), self.used));
+        let alone = runs.alone(&observation(self.spec(), self.used));
         (self.progress.is_some() || alone.is_guess()).then_some((&self.record.spec.name, alone, self.used))
     }
 

@@ -8,7 +8,7 @@ use weal_model::written::{show_size, show_span};
 use weal_model::{Bytes, JobRecord, JobSpec, QuotaLimit, Submitter};
 use weal_protocol::Refusal;
 
-use super::job_status;
+use super::queue;
 use super::state::State;
 use crate::jobs::Runs;
 
@@ -27,7 +27,7 @@ impl Claim {
 
     fn and(self, spec: &JobSpec, runs: &Runs) -> Self {
         let tasks = spec.tasks.max(1);
-        let work_s = runs.estimate(&job_status::observation(spec.clone(), 0.0)).work.0;
+        let work_s = runs.estimate(&queue::observation(spec.clone(), 0.0)).work.0;
         let memory = spec.stages.iter().map(|stage| stage.memory.0).max().unwrap_or(0);
         Self {
             jobs: self.jobs.saturating_add(1),

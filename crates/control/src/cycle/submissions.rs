@@ -11,10 +11,10 @@ use weal_model::{
 use weal_protocol::Refusal;
 use weal_protocol::controller::{ArrayRange, JobSubmission};
 
+use super::job_files;
 use super::jobs::JobOrdered;
-use super::queue::Written;
+use super::queue::{self, Written};
 use super::state::State;
-use super::{job_files, job_status};
 use crate::jobs::Job;
 
 /// Memory of a job that does not say it.
@@ -192,7 +192,7 @@ impl State {
 
     /// Seconds that a job takes at full speed, if it says its work or others of its name have told.
     fn best_s(&self, spec: &JobSpec) -> Option<f64> {
-        let (runs, job) = (self.queue.runs(), job_status::observation(spec.clone(), 0.0));
+        let (runs, job) = (self.queue.runs(), queue::observation(spec.clone(), 0.0));
         let is_known = !runs.estimate(&job).is_guess();
         is_known.then(|| Job::observed(&runs.profiled(&job), |_| None).best_s())
     }

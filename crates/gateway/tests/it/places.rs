@@ -154,7 +154,7 @@ async fn a_hosted_application_is_a_client_like_any_other_although_this_machine_h
 #[tokio::test(flavor = "multi_thread")]
 async fn who_needs_an_application_calls_it_without_bounds_and_another_hosted_one_does_not() {
     if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: without root, applications have the same user as everybody else here");
+        return weal_testing::skip("without root, applications have the same user as everybody else here");
     }
     let [caller, other] = [0, 1].map(|number| weal_host::users::APPLICATION_UIDS.start() + number);
     for http in [true, false] {

@@ -13,6 +13,11 @@ const MOST_PROGRESS: f64 = 0.999;
 /// Less, and it is ended for a memory that it was promised; more, and memory lies idle.
 const AHEAD_S: f64 = 5.0;
 
+/// A job that waits and has used so many CPU-seconds, as a plan sees it.
+pub(in super::super) fn observation(spec: JobSpec, used: f64) -> JobObservation {
+    JobObservation { spec, state: JobState::Pending, done: Work(used), nodes: Vec::new(), cpu: None }
+}
+
 /// Where a run is.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) struct Standing {
