@@ -170,4 +170,14 @@ mod tests {
         rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert_eq!((read(&link), read(&pipe), read(folder.path())), (None, None, None));
     }
+
+    #[test]
+    fn fuzz_progress() {
+        weal_fuzz::target("progress", |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let (begin, end) = text.split_once('|').unwrap_or(("", &text));
+            let found = [parse(&text), parse_output(begin, end)];
+            assert!(found.into_iter().flatten().all(|part| (0.0..=1.0).contains(&part)), "{found:?}");
+        });
+    }
 }

@@ -179,4 +179,16 @@ mod tests {
         }
         assert!(known.read(&HeaderValue::from_static("a..b")).is_err());
     }
+
+    #[test]
+    fn fuzz_hosts() {
+        weal_fuzz::target("host", |bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            let Ok((host, port)) = host::read_authority(&text) else { return };
+            assert_eq!(host::read_host(&host).as_deref(), Ok(&*host), "it has one spelling");
+            let again = port.map_or_else(|| host.to_string(), |port| format!("{host}:{port}"));
+            assert_eq!(host::read_authority(&again), Ok((host.clone(), port)));
+            assert!(!host.contains(['/', '@', '\\', '%']) && host.is_ascii());
+        });
+    }
 }

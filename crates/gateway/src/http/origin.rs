@@ -237,3 +237,23 @@ fn hexadecimal(number: u64) -> [u8; 16] {
         b"0123456789abcdef"[(digits & 15) as usize]
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuzz_forwarded_clients() {
+        weal_fuzz::target("forwarded-for", |bytes| {
+            let values = bytes.split(|byte| *byte == b'\n').filter_map(|line| HeaderValue::from_bytes(line).ok());
+            let headers: HeaderMap = values.map(|value| (X_FORWARDED_FOR, value)).collect();
+            let is_trusted = |address: IpAddr| address.is_loopback();
+            let last = forwarded_client(&headers, |_| false);
+            let named = forwarded_client(&headers, is_trusted);
+            assert!(named.is_none_or(|client| client == client.to_canonical()));
+            if let Some(last) = last.filter(|last| !is_trusted(*last)) {
+                assert_eq!(named, Some(last), "nobody before the last one that is not trusted is believed");
+            }
+        });
+    }
+}

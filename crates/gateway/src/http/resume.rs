@@ -233,4 +233,15 @@ mod tests {
         let strong = |text: &'static str| is_strong(&HeaderValue::from_static(text));
         assert!(strong("\"a\"") && strong("\"\"") && !strong("W/\"a\"") && !strong("a") && !strong("\""));
     }
+
+    #[test]
+    fn fuzz_content_ranges() {
+        weal_fuzz::target("content-range", |bytes| {
+            let Ok(value) = bytes.try_into() else { return };
+            let found = content_range(&HeaderMap::from_iter([(header::CONTENT_RANGE, value)]));
+            if let Some((first, last, total)) = found {
+                assert!(first <= last && total.is_none_or(|total| last < total), "{found:?}");
+            }
+        });
+    }
 }

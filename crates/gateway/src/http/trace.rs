@@ -102,4 +102,20 @@ mod tests {
         assert!(!carried(&[&valid, &valid], "a=1").0.contains(TRACE), "two parents are none");
         assert!(!carried(&[&valid], &"x".repeat(LONGEST_STATE + 1)).1, "a state that is too long goes");
     }
+
+    #[test]
+    fn fuzz_traces() {
+        let ids = RequestIds::new(7);
+        weal_fuzz::target("traceparent", |bytes| {
+            let mut headers = HeaderMap::new();
+            for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+                let Ok(value) = HeaderValue::from_bytes(line) else { continue };
+                headers.append(if number % 2 == 1 { TRACESTATE } else { TRACEPARENT }, value);
+            }
+            carry_on(&mut headers, &ids);
+            let parents: Vec<_> = headers.get_all(TRACEPARENT).iter().collect();
+            assert!(parents.len() == 1 && read(parents[0].as_bytes()).is_some(), "{parents:?}");
+            assert!(headers.get_all(TRACESTATE).iter().map(HeaderValue::len).sum::<usize>() <= LONGEST_STATE);
+        });
+    }
 }
