@@ -73,7 +73,7 @@ impl World {
             notes: Vec::new(),
             seen: BTreeMap::new(),
         };
-        // Nothing can be handed in before the first look.
+        // Nothing can be submitted before the first look.
         world.live(5.0);
         for wish in wishes {
             let submission = JobSubmission {
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// All that was seen of the job that was handed in first, or of the one beside it.
+    /// All that was seen of the job that was submitted first, or of the one beside it.
     fn seen(&self, name: &str) -> &[Seen] {
         let job = self.wishes.iter().find(|(_, wish)| wish.name == name).map(|(job, _)| job);
         &self.seen[job.unwrap()]

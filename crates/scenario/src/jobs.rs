@@ -61,7 +61,7 @@ impl Shape {
 }
 
 impl JobSource {
-    /// One of its jobs as it is handed in: with the work that is stated.
+    /// One of its jobs as it is submitted: with the work that is stated.
     pub fn stated(&self, job: &JobSpec) -> JobSpec {
         let mut stated = job.clone();
         stated.stages.iter_mut().for_each(|stage| stage.work.0 *= self.stated_factor);

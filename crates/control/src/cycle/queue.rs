@@ -132,7 +132,7 @@ pub(super) struct Queue {
     next_write: u64,
     runs: Runs,
     unread: bool,
-    /// Those that a plan may decide about, in the order in which they were handed in, as the last look showed them.
+    /// Those that a plan may decide about, in the order in which they were submitted, as the last look showed them.
     planned: Vec<JobObservation>,
 }
 
@@ -343,7 +343,7 @@ impl Queue {
         surprise
     }
 
-    /// The jobs that a plan may decide about, in the order in which they were handed in, as the last look at their runs showed them.
+    /// The jobs that a plan may decide about, in the order in which they were submitted, as the last look at their runs showed them.
     pub fn planned(&self) -> &[JobObservation] {
         &self.planned
     }

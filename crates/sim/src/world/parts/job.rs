@@ -15,7 +15,7 @@ pub const ROUNDING_S: f64 = 1e-6;
 pub struct Job {
     /// What is true of it.
     pub spec: JobSpec,
-    /// What was stated of it when it was handed in.
+    /// What was stated of it when it was submitted.
     pub stated: JobSpec,
     /// It tells how far it is while it runs.
     pub tells_progress: bool,
