@@ -246,7 +246,7 @@ async fn jobs_that_are_run_again_count_against_the_quota_of_their_token() {
     let second = submit_job(&pool, &ci, json!({})).await;
     let again = format!("/v1/jobs/{first}/requeue");
     let (status, text) = call(&pool, &ci, "POST", &again, "").await;
-    assert!(status == 429 && text.contains("max-jobs is 1: its open jobs take 1, and this asks for 1"), "{text}");
+    assert!(status == 429 && text.contains("`max-jobs = 1`: its open jobs take 1, and this asks for 1"), "{text}");
     until(&pool, &second, JobPhase::Running).await;
     assert_eq!(call(&pool, &ci, "POST", &format!("/v1/jobs/{second}/requeue"), "").await.0, 200, "it counts already");
     assert_eq!(pool.local("POST", &again, "").await.0, 200, "whoever runs weal is not bounded");
