@@ -199,7 +199,7 @@ impl World<'_> {
             Effect::Keep(Kept::Jobs { records, write, .. }) => {
                 let jobs = records.iter().map(|record| record.spec.name.clone()).collect();
                 self.controller.keep_jobs(records);
-                Input::Done(Done::JobsKept { jobs, write, result: Ok(()) })
+                return self.controller.hear_store(Done::JobsKept { jobs, write, result: Ok(()) });
             }
             Effect::Keep(Kept::Plan(_)) | Effect::Show { .. } => return,
         };

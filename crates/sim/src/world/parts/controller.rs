@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_control::cycle::{AppOrders, Config, Cycle, Effect, Input, Marks, Order, StoredJobs};
+use weal_control::cycle::{AppOrders, Config, Cycle, Done, Effect, Input, Marks, Order, StoredJobs};
 use weal_control::jobs::Runs;
 use weal_control::profile::Profiles;
 use weal_model::{AppName, Cpu, InstanceId, JobName, JobRecord, Rung, SeatPlan, Time, naming};
@@ -132,6 +132,15 @@ impl Controller {
     pub fn hear(&mut self, input: Input) {
         if self.cycle.is_some() {
             self.inbox.push_back(input);
+        }
+    }
+
+    /// The store has answered. It waits for nobody, so this comes before what has happened at the same moment and is not heard yet.
+    pub fn hear_store(&mut self, answer: Done) {
+        let is_of_store = |input: &&Input| matches!(input, Input::Done(Done::JobsKept { .. }));
+        if self.cycle.is_some() {
+            let at = self.inbox.iter().take_while(is_of_store).count();
+            self.inbox.insert(at, Input::Done(answer));
         }
     }
 
