@@ -273,9 +273,10 @@ async fn when_its_thirty_six_hours_are_full_the_store_grows_no_more() {
         pages.push(size / PAGE);
     }
     println!("pages of {PAGE} bytes after each 36 hours: {pages:?}");
-    // The first periods fill it, and leave the gaps between rows that there are from then on.
+    // The first periods fill it, and leave the gaps between rows that there are from then on. How many depends on how many samples a write has,
+    // which a busy machine changes; a store that forgot nothing would grow by hundreds of pages each time.
     let (full, later) = (pages[2], &pages[3..]);
-    assert!(later.iter().all(|now| now.abs_diff(full) <= 4), "{pages:?}");
+    assert!(later.iter().all(|now| now.abs_diff(full) <= 20), "{pages:?}");
     let (store, ..) = Store::open(&path).unwrap();
     let history = store.history(Time(0)).await;
     let covered_s: f64 = history.iter().map(|sample| sample.span_s).sum();
