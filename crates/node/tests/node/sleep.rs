@@ -217,9 +217,17 @@ pub fn one_that_was_only_suspended_and_was_paged_out_by_others_is_read_ahead(ben
     bench.wake("web").unwrap();
     let file = bench.dir("web-1").join("working-set.json");
     wait_for("a working set", || fs::read_to_string(&file).ok().filter(|text| text.contains("\"touched\":[[[")));
+    // On a busy machine it may have read all by itself before that is looked at.
+    let details: Vec<String> = (0..3).map(|_| wake_from_swap(bench, web.pid.unwrap())).collect();
+    assert!(details.iter().any(|detail| detail.ends_with(" prefetched")), "{details:?}");
+    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+}
+
+/// Suspends `web-1`, lets the kernel page it out, wakes it, and returns what is said of that.
+fn wake_from_swap(bench: &Bench, pid: u32) -> String {
     bench.suspend("web-1");
     // What a machine does that is short of memory.
-    let groups = fs::read_to_string(format!("/proc/{}/cgroup", web.pid.unwrap())).unwrap();
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let group = PathBuf::from(format!("/sys/fs/cgroup{}", groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap()));
     fs::write(group.join("memory.swap.max"), "max").unwrap();
     // It says so when it finds less than that.
@@ -228,9 +236,7 @@ pub fn one_that_was_only_suspended_and_was_paged_out_by_others_is_read_ahead(ben
     assert!(asleep.state == InstanceState::Suspended && asleep.swap_used.unwrap() > Bytes::mib(30), "{asleep:?}");
     let before = bench.events(0).last().map_or(0, |event| event.id);
     bench.wake("web").unwrap();
-    let detail = bench.said(before, "woken from suspended in ");
-    assert!(detail.ends_with(" prefetched"), "{detail}");
-    assert_eq!(get(web.address, "/touch", PATIENCE), web.pid.map(|pid| pid.to_string()));
+    bench.said(before, "woken from suspended in ")
 }
 
 pub fn a_warm_sleeper_keeps_what_it_needs(bench: &Bench) {
