@@ -36,9 +36,7 @@ pub fn restarts(before: &AppSpec, after: &AppSpec) -> bool {
 }
 
 fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
-    let mut add = |effect, key: &str, text| {
-        changes.push(ConfigChange { subject: "pool".to_owned(), keys: vec![key.to_owned()], effect, text });
-    };
+    let mut add = |effect, key, text| changes.push(ConfigChange::of("pool".to_owned(), Some(key), effect, text));
     let on_off = |on: bool| if on { "on" } else { "off" };
     let live = [
         ("name", before.name.clone(), after.name.clone()),
@@ -90,17 +88,14 @@ fn diff_notify(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChan
         } else {
             format!("{is} instead of {was} receivers are notified")
         };
-        changes.push(ConfigChange { subject: "notify".to_owned(), keys: Vec::new(), effect: Effect::Live, text });
+        changes.push(ConfigChange::of("notify".to_owned(), None, Effect::Live, text));
     }
 }
 
 fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.nodes.iter().chain(&after.nodes).map(|node| &node.name).collect();
     for name in names {
-        let mut add = |effect, key: Option<&str>, text| {
-            let keys = key.map(str::to_owned).into_iter().collect();
-            changes.push(ConfigChange { subject: format!("node {name}"), keys, effect, text });
-        };
+        let mut add = |effect, key, text| changes.push(ConfigChange::of(format!("node {name}"), key, effect, text));
         let find = |spec: &PoolSpec| spec.nodes.iter().find(|node| node.name == *name).cloned();
         match (find(before), find(after)) {
             (Some(_), None) => add(Effect::Removes, None, format!("node {name} goes; its instances are placed elsewhere")),
@@ -125,10 +120,7 @@ fn diff_nodes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChang
 fn diff_classes(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange>) {
     let names: BTreeSet<_> = before.classes.keys().chain(after.classes.keys()).collect();
     for name in names {
-        let mut add = |effect, key: Option<&str>, text| {
-            let keys = key.map(str::to_owned).into_iter().collect();
-            changes.push(ConfigChange { subject: format!("class {name}"), keys, effect, text });
-        };
+        let mut add = |effect, key, text| changes.push(ConfigChange::of(format!("class {name}"), key, effect, text));
         match (before.classes.get(name), after.classes.get(name)) {
             (Some(_), None) => add(Effect::Live, None, format!("class {name} goes")),
             (None, Some(class)) => {

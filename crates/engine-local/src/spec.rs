@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use weal_model::{AppKind, AppName, AppSpec, InstanceId, NodeName, ProcessSpec, naming};
+use weal_model::{AppKind, AppName, AppSpec, InstanceId, NodeName, ProcessSpec, fnv1a, naming};
 use weal_protocol::engine::Revision;
 use weal_protocol::node::InstanceSpec;
 
@@ -71,13 +71,9 @@ fn settings(rest: (&Value, &Value, f64, &[String]), datagrams: bool) -> String {
     digest(&if datagrams { json!((rest, "datagrams")) } else { json!(rest) })
 }
 
+/// Nobody attacks these strings.
 fn digest(value: &serde_json::Value) -> String {
     format!("{:016x}", fnv1a(value.to_string().as_bytes()))
-}
-
-/// FNV-1a, 64 bits: stable over versions of Rust, unlike the standard library's hasher. Nobody attacks these strings.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@
 
 mod dispatch;
 mod enactment;
+mod fnv;
 mod goal;
 mod histogram;
 mod history;
@@ -55,6 +56,7 @@ pub mod written;
 
 pub use dispatch::{DispatchPolicy, DispatchRules, NameHash};
 pub use enactment::Enactment;
+pub use fnv::fnv1a;
 pub use goal::{FlowPolicy, Goal, GoalError, Importance, LatePolicy, ServiceClass};
 pub use histogram::LatencyHistogram;
 pub use history::{AppSample, FlowSample, HistorySample, JobSample, NodeSample};

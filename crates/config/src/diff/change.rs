@@ -34,6 +34,11 @@ pub struct ConfigChange {
 }
 
 impl ConfigChange {
+    /// One of a single key of `subject`, or of all of it.
+    pub(super) fn of(subject: String, key: Option<&str>, effect: Effect, text: String) -> Self {
+        Self { subject, keys: key.map(str::to_owned).into_iter().collect(), effect, text }
+    }
+
     /// The same for everybody: what changes and by which keys, without a value of any.
     pub fn outline(&self) -> String {
         let subject = &self.subject;

@@ -384,7 +384,7 @@ impl Cycle {
         self.0.schedules.statuses(self.0.engine.its_time(now))
     }
 
-    /// The jobs of a status, which needs no token: without their commands, which may hold secrets, and without who handed them in.
+    /// The jobs of a status, which needs no token: without their commands, which may hold secrets, and without the tokens that submitted them.
     fn shown_jobs(&self) -> Vec<JobStatus> {
         let mut jobs = self.jobs(JOBS_SHOWN, None);
         for job in &mut jobs {

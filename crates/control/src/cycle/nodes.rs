@@ -1,5 +1,7 @@
 //! The engine's nodes, which are to be those of the config.
 
+use std::sync::Arc;
+
 use weal_model::Time;
 use weal_protocol::{NodeOrigin, Refusal};
 
@@ -9,23 +11,23 @@ use super::state::State;
 impl State {
     /// Makes the engine's nodes those of the config. True when that is under way: what runs is to be looked at afterwards.
     pub(super) fn configure_nodes(&mut self, now: Time) -> bool {
-        let Some(config) = &self.config else { return false };
+        let Some(pool) = self.config.as_ref().map(|config| Arc::clone(&config.pool)) else { return false };
         let capabilities = self.engine.capabilities();
         let are_ours = capabilities.is_some_and(|can| can.nodes == NodeOrigin::Configured);
         if self.engine.configuring {
             return true;
         }
-        let must = are_ours && (self.engine.nodes_differ(&config.pool) || self.engine.has_forgotten);
-        let nodes = config.pool.nodes.clone();
+        let must = are_ours && (self.engine.nodes_differ(&pool) || self.engine.has_forgotten);
         if !must {
             // They may have been set up although no answer came.
             self.clear_problem("nodes", &format!("{} has the nodes of the config", self.engine.peer));
+            return false;
         }
-        if !must || now < self.engine.retry_nodes {
+        if now < self.engine.retry_nodes {
             return false;
         }
         self.engine.configuring = true;
-        self.push(Effect::ConfigureNodes(nodes));
+        self.push(Effect::ConfigureNodes(pool.nodes.clone()));
         true
     }
 

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use weal_model::{InstanceId, NameHash, Time};
+use weal_model::{InstanceId, NameHash, Time, fnv1a};
 
 /// How long the place of an instance that is gone is kept. Shorter would renumber all during a slow restart; longer would leave the
 /// neighbours of a removed instance with more than their part of the load.
@@ -20,11 +20,7 @@ pub const PLACE_KEPT: Duration = Duration::from_secs(600);
 pub fn hash_of(hash: NameHash, name: &[u8]) -> u64 {
     match hash {
         NameHash::Charsum => name.iter().map(|&byte| u64::from(byte)).sum(),
-        NameHash::Fnv => {
-            let fnv =
-                name.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-            mix(fnv)
-        }
+        NameHash::Fnv => mix(fnv1a(name)),
     }
 }
 

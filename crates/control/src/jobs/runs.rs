@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{JobCommand, JobName, JobObservation, Stage, Work};
+use weal_model::{JobCommand, JobName, JobObservation, Stage, Work, fnv1a};
 
 /// Runs remembered of each family. More follow a family that grows too slowly, fewer forget its rare long runs.
 const REMEMBERED: usize = 64;
@@ -215,12 +215,11 @@ fn of_pilot(estimate: &Estimate) -> Estimate {
     }
 }
 
-/// Tells commands apart by their words (FNV-1a). Two jobs of one name may do very different things (`sh -c ...`), and CPU that a job is not
+/// Tells commands apart by their words. Two jobs of one name may do very different things (`sh -c ...`), and CPU that a job is not
 /// given on a full node is missing for a while. So for its speed only the same words count. `None` of a job without any, as simulated ones are.
 fn key(command: &JobCommand) -> Option<u64> {
-    let bytes = command.run.iter().flat_map(|word| word.bytes().chain([0]));
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    (!command.run.is_empty()).then_some(hash)
+    let bytes = || command.run.iter().flat_map(|word| word.bytes().chain([0]));
+    (!command.run.is_empty()).then(|| fnv1a(bytes()))
 }
 
 // The name without the number or date at its end.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use weal_control::flow::sharing::{Claim, Holdings, MOST_GATEWAYS, Place};
-use weal_model::AppName;
+use weal_model::{AppName, fnv1a};
 
 /// Clusters that the book has room for; those beyond are not shared.
 pub(super) const PAGES: usize = 1024;
@@ -147,9 +147,5 @@ impl Page {
 /// Equal names have equal numbers in every process (FNV-1a). Two names of a pool have the same one with a probability of 2^-64 or so; they
 /// would share their seats.
 fn number_of(app: &AppName) -> u64 {
-    let hash = app
-        .as_str()
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    hash.max(1)
+    fnv1a(app.as_str().bytes()).max(1)
 }

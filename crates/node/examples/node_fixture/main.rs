@@ -171,7 +171,7 @@ fn block(number: usize) -> Vec<u8> {
 /// FNV-1a over each piece's first bytes: another value in one of them, or another order, gives another number.
 fn sum(hoard: &[Vec<u8>]) -> u64 {
     let bytes = hoard.iter().flat_map(|block| block.chunks_exact(PIECE)).flat_map(|piece| &piece[..9]);
-    bytes.fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    weal_model::fnv1a(bytes)
 }
 
 fn fork_and_serve(port: &str) -> io::Result<()> {

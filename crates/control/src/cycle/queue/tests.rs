@@ -65,7 +65,7 @@ fn a_plan_decides_only_about_jobs_that_are_on_disk_and_free() {
 }
 
 #[test]
-fn plans_see_jobs_in_the_order_in_which_they_were_handed_in() {
+fn plans_see_jobs_in_the_order_in_which_they_were_submitted() {
     let mut queue = queue(vec![record("b-2", 2, 0), record("a-10", 10, 0), record("a-9", 9, 0), record("c-1", 1, 0)]);
     let names: Vec<JobName> = shown(&mut queue, Vec::new()).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["c-1", "b-2", "a-9", "a-10"].map(JobName::from));

@@ -2,7 +2,7 @@
 
 use crate::jobs::Job;
 
-/// Who waits, `by_urgency`, as they are served: the places of those of one weight go to these by their priorities. So a priority counts among jobs that
+/// The jobs that wait, `by_urgency`, in the order in which they are served: the places of those of one weight go to these by their priorities. So a priority counts among jobs that
 /// matter alike, and takes no place from others.
 pub(crate) fn in_line(jobs: &[Job], by_urgency: Vec<usize>) -> Vec<usize> {
     if by_urgency.iter().all(|&m| jobs[m].priority == 0) {
