@@ -12,14 +12,15 @@
 //! | a refused connection where no other instance is left | [`Admission::handle_refused`] |
 //! | a new connection to an instance | [`Admission::handle_connection`] |
 //! | a request whose body has not all come, and the end of that | [`Admission::handle_upload`], [`Admission::handle_upload_end`] |
-//! | a request with a seat waits for its client, or no longer | [`Admission::handle_client_wait`] |
+//! | a request with a seat waits for its client to send, or no longer | [`Admission::handle_client_wait`] |
+//! | the same for a client that is to take more of its answer | [`Admission::handle_reading`] |
 //! | how many seats are this gateway's, where others share them | [`Admission::handle_share`] |
 //! | the end of a request | [`Admission::handle_end`], [`Admission::handle_cancel`], [`Admission::handle_upgrade`] |
 //! | the end of a tunnel | [`Admission::handle_tunnel_end`] |
 //! | the moment that [`Admission::poll_timeout`] names, and a config by which [`Admission::unavailable`] | [`Admission::handle_timeout`] |
 //! | the node agent's answer | [`Admission::handle_woken`], [`Admission::handle_wake_refused`] |
 //!
-//! After each of them the caller asks [`Admission::poll_dispatch`] and [`Admission::poll_dropped`] until they give nothing, then
+//! After each of them the caller asks [`Admission::poll_dispatch`], [`Admission::poll_dropped`] and [`Admission::poll_cut`] until they give nothing, then
 //! [`Admission::poll_wake`] and
 //! [`Admission::poll_wake_timeout`].
 //!
@@ -30,6 +31,8 @@
 //! - A request whose connection was refused is not lost while the instance may come back: it waits again, before all others.
 //! - Each ticket ends exactly once: by its end, by a cancellation, by its time-out or by being dropped. A ticket that has ended changes nothing any more.
 //! - Requests whose bodies have not all come hold at most half of the seats, so that clients that send slowly cannot take them all.
+//! - Clients that take their answers slowly never hold all seats while others wait, so long as one of them may be cut off
+//!   ([how](crate::flow::pipeline#time-that-clients-take)).
 //! - At most one call to the node agent is under way. Between a refusal and the next call there is a pause, which grows with each
 //!   refusal in a row.
 
@@ -50,7 +53,7 @@ use weal_protocol::node::WakeRequest;
 
 use crate::dispatch::{Attempt, Candidate, Dispatcher, InstanceIndex, RequestKey};
 use crate::flow::pipeline::{
-    self, Arrival, ClassIndex, ClassLimits, Dropped, Pipeline, PipelineLimits, Rejection, RequestOutcome, Ticket,
+    self, Arrival, ClassIndex, ClassLimits, Dropped, Pipeline, PipelineLimits, Reading, Rejection, RequestOutcome, Ticket,
 };
 use crate::flow::sharing::Need;
 
@@ -210,9 +213,20 @@ impl Admission {
         self.limits.seats
     }
 
-    /// A request with a seat waits for its client from now on, to send or to take more; or no longer.
+    /// A request with a seat waits for its client from now on, to send more; or no longer.
     pub fn handle_client_wait(&mut self, now: Time, ticket: Ticket, waits: bool) {
         self.pipeline.handle_client_wait(now, ticket, waits);
+    }
+
+    /// The client of a request with a seat is to take more of its answer.
+    pub fn handle_reading(&mut self, now: Time, ticket: Ticket, reading: Reading) {
+        self.pipeline.handle_reading(now, ticket, reading);
+    }
+
+    /// A request whose client takes its answer so slowly that others wait for its seat: the caller ends it. Each is named once.
+    pub fn poll_cut(&mut self, now: Time) -> Option<Ticket> {
+        // While no instance is open, no seat helps anybody.
+        if self.dispatcher.can_dispatch(now) { self.pipeline.poll_cut(now) } else { None }
     }
 
     /// The next request that has a seat, and where it goes. It is outstanding there until its end. `None` when nothing can go.
@@ -334,7 +348,7 @@ impl Admission {
         Some(WakeRequest { app: self.app.clone(), wait_s: CALL_WAIT.as_secs_f64(), instances })
     }
 
-    /// When to ask [`Admission::poll_dispatch`], [`Admission::poll_dropped`] and [`Admission::poll_wake`] although nothing has come in;
+    /// When to ask [`Admission::poll_dispatch`], [`Admission::poll_dropped`], [`Admission::poll_cut`] and [`Admission::poll_wake`] although nothing has come in;
     /// `None` when something else comes first. To be asked after them.
     pub fn poll_wake_timeout(&self, now: Time) -> Option<Time> {
         let can_be_late = self.pipeline.queued() > 0 && self.dispatcher.has_candidate();
@@ -426,7 +440,7 @@ impl Admission {
     pub fn crowd(&self, class: ClassIndex) -> Crowd {
         let (queued, queue_limit, seats) = self.pipeline.limits_of(class);
         let any_open = self.dispatcher.has_candidate();
-        Crowd { queued, queue_limit, in_service: self.pipeline.in_service(), seats, any_open }
+        Crowd { queued, queue_limit, in_service: self.pipeline.seated(), seats, any_open }
     }
 
     /// What happened so far, as `gateway` tells it: adds one entry per flow and one per instance.

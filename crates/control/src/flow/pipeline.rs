@@ -42,7 +42,8 @@
 //!
 //! A request whose client sends slowly, or takes its answer slowly, keeps its seat: the instance has it. But that time says nothing of the
 //! instance. Were it counted as service, the model behind seats would take slow clients for a need of CPU. So
-//! [`Pipeline::handle_client_wait`] keeps it out of the measured times and of the integral of outstanding requests.
+//! [`Pipeline::handle_client_wait`] keeps it out of the measured times and of the integral of outstanding requests. Those that take their
+//! answers slowly never hold all seats while others wait: `pipeline/readers.rs` says how.
 //!
 //! # Each request is answered once
 //!
@@ -55,6 +56,7 @@
 mod class;
 mod limits;
 mod queue;
+mod readers;
 mod share;
 mod tickets;
 
@@ -70,6 +72,8 @@ use weal_protocol::gateway::Unavailable;
 use class::Class;
 pub use class::ClassCounters;
 pub use limits::{ClassLimits, PipelineLimits};
+use readers::Reader;
+pub use readers::Reading;
 pub use tickets::{ClassIndex, HANGS_AFTER, Ticket};
 use tickets::{ClientTime, Phase, Request, Tickets};
 
@@ -159,6 +163,10 @@ pub struct Pipeline {
     lates: BTreeSet<(Time, Ticket)>,
     /// Not yet told.
     dropped: VecDeque<Dropped>,
+    /// When clients that take nothing will be slow readers. Invariant: exactly those that are waited for and are none yet.
+    stalls: BTreeSet<(Time, Ticket)>,
+    /// When a request last got a seat.
+    released: Time,
     /// Sum over classes.
     in_service: u32,
     /// Sum over classes.
@@ -255,9 +263,11 @@ impl Pipeline {
         let ticket = self.classes[class.at()].queue.pop().expect("a queue with waiting requests has a front");
         self.forget_waiting(ticket);
         let request = self.tickets.get_mut(ticket).expect("the front of a queue waits");
-        request.phase = Phase::InService { dispatched: self.now, is_silent: true, client: ClientTime::default() };
+        let (client, reader) = (ClientTime::default(), Reader::default());
+        request.phase = Phase::InService { dispatched: self.now, is_silent: true, client, reader };
         let waited = self.now.since(request.arrived);
         self.left_queue(class);
+        self.released = self.now;
         self.in_service += 1;
         self.classes[class.at()].in_service += 1;
         Some(Dispatch { ticket, class, waited })
@@ -270,26 +280,27 @@ impl Pipeline {
         self.dropped.pop_front()
     }
 
-    /// When [`Pipeline::poll_dispatch`] or [`Pipeline::poll_dropped`] have something to give although nothing comes in: the next request
-    /// is late, or a class may send its next one.
+    /// When [`Pipeline::poll_dispatch`], [`Pipeline::poll_dropped`] or [`Pipeline::poll_cut`] have something to give although nothing comes in:
+    /// the next request is late, a class may send its next one, or a slow reader makes room.
     pub fn poll_wait(&self) -> Option<Time> {
         let late = self.lates.first().map(|&(late, _)| late);
         let waiting = self.classes.iter().filter(|class| class.queued > 0);
         let tokens = waiting.filter_map(|class| class.next_token(self.now));
-        tokens.chain(late).min()
+        tokens.chain(late).chain(self.poll_readers()).min()
     }
 
     /// A request that was dispatched goes back to the front of its queue, as no instance has begun with it. It waits until `timeout` after its
     /// arrival, and is not late before. False when that is over, or the ticket had ended or waits.
     pub fn handle_return(&mut self, now: Time, ticket: Ticket, timeout: Duration) -> bool {
         self.advance(now);
-        let Some(&Request { class, arrived, phase: Phase::InService { client, .. } }) = self.tickets.get(ticket) else {
+        let Some(&Request { class, arrived, phase: Phase::InService { client, reader, .. } }) = self.tickets.get(ticket) else {
             return false;
         };
         let deadline = arrived + timeout;
         if deadline <= self.now {
             return false;
         }
+        self.forget_reader(class, ticket, reader);
         self.tickets.get_mut(ticket).expect("it was just there").phase = Phase::Queued { deadline, late: None };
         self.deadlines.insert((deadline, ticket));
         (self.in_service, self.queued) = (self.in_service - 1, self.queued + 1);
@@ -319,10 +330,12 @@ impl Pipeline {
     /// A request that was dispatched has ended; its seat is free. False when the ticket had ended before or is still queued.
     pub fn handle_completion(&mut self, now: Time, ticket: Ticket, outcome: RequestOutcome) -> bool {
         self.advance(now);
-        let Some(&Request { class, arrived, phase: Phase::InService { dispatched, client, .. } }) = self.tickets.get(ticket)
+        let Some(&Request { class, arrived, phase: Phase::InService { dispatched, client, reader, .. } }) =
+            self.tickets.get(ticket)
         else {
             return false;
         };
+        self.forget_reader(class, ticket, reader);
         self.tickets.remove(ticket);
         self.in_service -= 1;
         let entry = &mut self.classes[class.at()];
@@ -411,6 +424,11 @@ impl Pipeline {
         self.in_service
     }
 
+    /// Those of them that have a seat, where slow readers have given theirs to others.
+    pub fn seated(&self) -> u32 {
+        self.in_service.saturating_sub(self.lent() as u32)
+    }
+
     /// How long the oldest of the waiting has waited; zero when nothing waits.
     pub fn oldest_wait(&self, now: Time) -> Duration {
         let oldest = self.classes.iter().filter_map(|class| class.oldest(&self.tickets));
@@ -451,6 +469,7 @@ impl Pipeline {
         for class in self.classes.iter_mut().filter(|class| class.is_rate_limited()) {
             class.refill(self.now);
         }
+        self.note_slow_readers();
     }
 
     /// True when a request of `class` would not wait at all.

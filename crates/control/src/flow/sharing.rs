@@ -13,7 +13,7 @@
 //! ```
 //!
 //! No step lifts the sum above the `N` of the gateway that takes it, whatever others do meanwhile and wherever one of them dies. A gateway has
-//! no more requests outstanding than it holds seats. The seats of one that has died are given back by the gateway that notices its death; the kernel
+//! no more requests outstanding than it holds seats, but for [slow readers](crate::flow::pipeline#time-that-clients-take). The seats of one that has died are given back by the gateway that notices its death; the kernel
 //! has closed its connections by then.
 //!
 //! # Whose turn

@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
+use weal_control::flow::pipeline::Reading;
 
 use super::compression::Encoded;
 use super::relay::{BodyError, Relay};
-use crate::http::request_body::NotesClientWait;
 use crate::listen::client::Busy;
 use crate::routing::cluster::{Seat, SeatHandle};
 
@@ -61,11 +61,16 @@ impl AnswerBody {
         Self { fails_late: false, ..self }
     }
 
-    /// Its client takes no more of it for now, or does again.
-    pub fn note_stalled(&self, is_stalled: bool) {
+    /// Its client is to take more of it.
+    pub fn note_reading(&self, reading: Reading) {
         if let Some(seat) = self.seat() {
-            seat.note_client_wait(is_stalled);
+            seat.note_reading(reading);
         }
+    }
+
+    /// Ready when its client takes it so slowly that others wait for the seat.
+    pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        self.seat().map_or(Poll::Pending, |seat| seat.poll_cut(cx))
     }
 
     /// The seat that its instance's part still takes.

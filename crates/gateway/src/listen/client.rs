@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use weal_control::flow::pipeline::Reading;
 use weal_model::{AppName, Time};
 
 use crate::clock::Clock;
 use crate::http::framing::Framing;
-use crate::http::request_body::NotesClientWait;
 use crate::listen::own::Counted;
 use crate::routing::cluster::SeatHandle;
 use crate::telemetry::access_log::AccessLogWriter;
@@ -143,11 +143,16 @@ impl Client {
         *self.answering() = Some(seat);
     }
 
-    /// It takes no more of its answer for now, or does again.
-    pub fn note_stalled(&self, is_stalled: bool) {
+    /// It takes no more of its answer for now, or has taken so many bytes since.
+    pub fn note_stalled(&self, is_stalled: bool, taken: usize) {
         if let Some(seat) = &*self.answering() {
-            seat.note_client_wait(is_stalled);
+            seat.note_reading(Reading { waits: is_stalled, taken: taken as u64, min_rate: self.min_rate() });
         }
+    }
+
+    /// Ready when it takes its answer so slowly that others wait for the seat.
+    pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        self.answering().as_ref().map_or(Poll::Pending, |seat| seat.poll_cut(cx))
     }
 
     fn answering(&self) -> MutexGuard<'_, Option<SeatHandle>> {
@@ -276,6 +281,11 @@ impl Client {
         is_new
     }
 
+    /// True once [`Client::let_rest`] was called since it became idle.
+    pub fn may_rest(&self) -> bool {
+        self.may_rest.load(Ordering::Acquire)
+    }
+
     /// It keeps HTTP's machinery for good.
     pub fn forbid_rest(&self) {
         self.has_sent_body.store(true, Ordering::Relaxed);
@@ -292,7 +302,7 @@ impl Client {
 
     /// True when it has been idle for a while, and all that was to be written to it has been.
     pub fn can_rest(&self) -> bool {
-        self.may_rest.load(Ordering::Acquire)
+        self.may_rest()
             && !self.has_sent_body.load(Ordering::Relaxed)
             && self.phase() == Phase::Idle
             && self.flushes() > self.flushes_before_idle.load(Ordering::Relaxed)

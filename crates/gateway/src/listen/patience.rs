@@ -20,6 +20,11 @@ pub(crate) struct Patience {
     end: Option<Pin<Box<Sleep>>>,
 }
 
+/// Why a client that reads slowly is cut off before its patience ends.
+pub(crate) fn others_wait() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the client reads slowly, and others wait for its seat")
+}
+
 impl Patience {
     /// With a client that may let `most` pass at once.
     pub fn new(most: Duration) -> Self {

@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 use weal_model::ListenScheme;
 
 use super::client::{Client, Order, Phase};
-use super::patience::Patience;
+use super::patience::{self, Patience};
 use super::preface;
 use super::transport::{Transport, poll_after};
 use crate::http::framing::Framing;
@@ -117,7 +117,11 @@ impl<T: Transport> ClientStream<T> {
     /// Watches over what an attempt to write came to.
     fn watch(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if self.patience.waits() != written.is_pending() {
-            self.client.note_stalled(written.is_pending());
+            let taken = if let Poll::Ready(Ok(bytes)) = &written { *bytes } else { 0 };
+            self.client.note_stalled(written.is_pending(), taken);
+        }
+        if written.is_pending() && self.client.poll_cut(cx).is_ready() {
+            return Poll::Ready(Err(patience::others_wait()));
         }
         self.patience.watch(cx, written, self.client.min_rate())
     }

@@ -7,7 +7,7 @@
 mod addresses;
 mod clients;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Notify, mpsc};
 use weal_control::admission::{Admission, IncomingRequest, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
-use weal_control::flow::pipeline::{ClassIndex, DropReason, Dropped, Rejection, RequestOutcome, Ticket};
+use weal_control::flow::pipeline::{ClassIndex, DropReason, Dropped, Reading, Rejection, RequestOutcome, Ticket};
 use weal_model::{AppName, ClassName, Crowd, GatewayName, InstanceId, Time};
 use weal_protocol::gateway::{ClusterConfig, ClusterCounters, Endpoint, EndpointCounters, FlowCounters, Unavailable};
 use weal_protocol::node::{WakeAnswer, WakeRequest};
@@ -58,7 +58,9 @@ struct Core {
     has_affinity: bool,
     /// Requests that were dropped from their queue and have not been told.
     dropped: BTreeMap<Ticket, DropReason>,
-    /// By [`Ticket::slot`]: of requests that wait.
+    /// Requests that have to end because their clients read too slowly, and have not been told.
+    cut: BTreeSet<Ticket>,
+    /// By [`Ticket::slot`]: of requests that wait, for a seat or for clients that are to read on.
     wakers: Vec<Option<Waker>>,
     /// The next moment at which an errand looks at those who wait.
     looked_at: Option<Time>,
@@ -119,7 +121,7 @@ pub(crate) struct Seat {
     place: Option<ClientPlace>,
 }
 
-/// What says of a request whether it waits for its client. After the request's end it says nothing.
+/// What says of a request whether it waits for its client, and is told when it waits for too long. After the request's end it says nothing.
 #[derive(Debug, Clone)]
 pub(crate) struct SeatHandle {
     cluster: Arc<Cluster>,
@@ -142,6 +144,7 @@ impl Cluster {
             affinity,
             has_affinity: false,
             dropped: BTreeMap::new(),
+            cut: BTreeSet::new(),
             wakers: Vec::new(),
             looked_at: None,
             share: Share::of(&config.app, room),
@@ -337,6 +340,10 @@ impl Core {
             wake.extend(self.wakers[dispatched.ticket.slot()].take());
         }
         wake.extend(self.take_dropped(now));
+        while let Some(ticket) = self.admission.poll_cut(now) {
+            self.cut.insert(ticket);
+            wake.extend(self.wakers[ticket.slot()].take());
+        }
         self.settle(now);
         wake
     }
@@ -379,6 +386,14 @@ impl Core {
         let index = self.admission.instance_of(ticket)?;
         let upstream = self.upstreams.get(index.slot())?.clone()?;
         Some(Target { index, upstream })
+    }
+
+    /// The task of `cx` is woken when something is decided about a request.
+    fn wake_when_told(&mut self, ticket: Ticket, cx: &Context<'_>) {
+        match &mut self.wakers[ticket.slot()] {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
     }
 
     fn set_token(&mut self, app: &AppName, index: InstanceIndex, instance: &InstanceId) {
@@ -428,10 +443,7 @@ impl Seat {
             let dropped = core.dropped.remove(&self.ticket);
             return Poll::Ready(Err(Expired { any_open, unavailable, dropped, is_abandoned: false }));
         }
-        match &mut core.wakers[self.ticket.slot()] {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        core.wake_when_told(self.ticket, cx);
         Poll::Pending
     }
 
@@ -505,6 +517,7 @@ impl Seat {
         let now = self.cluster.clock.now();
         let ended = end(&mut core.admission, now, self.ticket);
         core.dropped.remove(&self.ticket);
+        core.cut.remove(&self.ticket);
         self.cluster.pump(core, now);
         self.place = None;
         Some(ended)
@@ -514,6 +527,32 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.end(|admission, now, ticket| admission.handle_cancel(now, ticket));
+    }
+}
+
+impl SeatHandle {
+    /// The client is to take more of the answer.
+    pub fn note_reading(&self, reading: Reading) {
+        let mut core = self.cluster.lock();
+        let now = self.cluster.clock.now();
+        core.admission.handle_reading(now, self.ticket, reading);
+        // Once it has been waited for long enough, those who wait may go on.
+        if reading.waits && core.admission.queued() > 0 {
+            self.cluster.pump(core, now);
+        }
+    }
+
+    /// Ready when its client reads so slowly that others wait for its seat: then its answer ends here.
+    pub fn poll_cut(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut core = self.cluster.lock();
+        if core.cut.contains(&self.ticket) {
+            return Poll::Ready(());
+        }
+        // After its end, the slot is another request's.
+        if core.admission.instance_of(self.ticket).is_some() {
+            core.wake_when_told(self.ticket, cx);
+        }
+        Poll::Pending
     }
 }
 

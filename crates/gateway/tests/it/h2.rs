@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -385,6 +386,39 @@ async fn a_client_that_takes_nothing_of_an_answer_loses_its_stream() {
     };
     assert_eq!(within("a reset", ended).await, Some(Reason::CANCEL));
     bed.until("its seat is free", |counters| counters.flows[0].in_service == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_that_take_nothing_never_hold_all_seats() {
+    let sized = instance(|request| async move {
+        let length = if request.uri().path() == "/good" { 4 } else { 16 << 20 };
+        Response::new(Full::from(vec![b'x'; length]))
+    })
+    .await;
+    let mut limited = cluster(&[sized]);
+    limited.seats = Some(2);
+    let bed = Bed::start(vec![limited]).await;
+    let (mut slow, mut good) = (connect(&bed).await, connect(&bed).await);
+    let mut bodies = Vec::new();
+    for _ in 0..3 {
+        let response = within("a head", send(&mut slow, request("GET", "http://shop.test/slow"))).await.unwrap();
+        bodies.push(response.into_body());
+    }
+    bed.until("they take nothing", |counters| counters.flows[0].at_clients == 3).await;
+    assert_eq!(answer(send(&mut good, request("GET", "http://shop.test/good"))).await.1, "xxxx");
+    let counters = bed.until("one was cut off", |counters| counters.flows[0].in_service == 2).await;
+    assert_eq!((counters.flows[0].at_clients, counters.flows[0].errors), (2, 1));
+    let reset = std::future::poll_fn(|cx| {
+        for body in &mut bodies {
+            while let Poll::Ready(Some(data)) = body.poll_data(cx) {
+                if let Err(error) = data {
+                    return Poll::Ready(error.reason());
+                }
+            }
+        }
+        Poll::Pending
+    });
+    assert_eq!(within("a reset", reset).await, Some(Reason::CANCEL));
 }
 
 #[tokio::test]

@@ -163,6 +163,63 @@ async fn a_client_that_reads_too_slowly_is_cut_off_although_it_reads() {
     reader.abort();
 }
 
+/// An instance that answers `/good`, and everything else without end.
+async fn good_and_endless() -> std::net::SocketAddr {
+    raw_instance(|mut stream| async move {
+        while let Some(head) = read_head(&mut stream).await {
+            if !head.starts_with("GET /good ") {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                let chunk = vec![b'x'; 64 << 10];
+                while stream.write_all(&chunk).await.is_ok() {}
+                return;
+            }
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ngood").await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_read_slowly_never_hold_all_seats_from_however_many_addresses() {
+    for (seats, others) in [(1, 1), (4, 2)] {
+        let mut limited = cluster(&[good_and_endless().await]);
+        limited.seats = Some(seats);
+        let bed = Bed::start(vec![limited]).await;
+        let mut slow = Vec::new();
+        for _ in 0..seats + others {
+            let mut client = bed.connect().await;
+            client.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            slow.push(client);
+        }
+        // The slow ones beyond half of the seats give theirs to others, which turn out to be as slow.
+        let all = seats + others;
+        bed.until("they are all there", |counters| counters.flows[0].in_service == all && counters.flows[0].at_clients == all)
+            .await;
+        for _ in 0..20 {
+            assert_eq!(bed.get("x", "/good").await.text(), "good", "{seats} seats");
+        }
+        let counters = bed.until("the good ones are gone", |counters| counters.flows[0].in_service == seats).await;
+        let flow = &counters.flows[0];
+        assert_eq!((u64::from(flow.at_clients), flow.errors, flow.rejections), (u64::from(seats), u64::from(others), 0));
+        assert_eq!(counters.instances[0].failures, 0, "clients' faults are not the instance's");
+        let closed = bed.until("others were cut off", |counters| counters.connections == u64::from(seats)).await;
+        assert_eq!(closed.flows[0].in_service, seats, "who was not in the way goes on");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_a_route_without_a_least_rate_keep_their_seats() {
+    let mut patient = cluster(&[good_and_endless().await]);
+    (patient.seats, patient.request_timeout_s) = (Some(1), 3.0);
+    patient.routes[0].extras = RouteExtras { client_min_rate: Some(0), ..RouteExtras::default() };
+    let bed = Bed::start(vec![patient]).await;
+    let mut slow = bed.connect().await;
+    slow.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    bed.until("it takes nothing", |counters| counters.flows[0].at_clients == 1).await;
+    assert_eq!(bed.get("x", "/good").await.status, 503, "it has waited in vain");
+    assert_eq!(bed.flow("gold").await.in_service, 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn interim_responses_without_end_end_the_exchange() {
     let address = raw_instance(|mut stream| async move {

@@ -61,6 +61,8 @@ pub(super) struct Class {
     pub in_service: u32,
     /// Those of the outstanding that wait for their clients. Invariant: at most `in_service`.
     pub at_clients: u32,
+    /// Slow readers among the outstanding ([`super::readers`]).
+    pub slow_readers: u32,
     /// Requests that the rate lets go now. Meaningless without a rate limit.
     tokens: f64,
     /// The moment up to which tokens were given out.
@@ -85,6 +87,7 @@ impl Class {
             queued: 0,
             in_service: 0,
             at_clients: 0,
+            slow_readers: 0,
             tokens: 0.0,
             refilled: now,
             service_s: None,

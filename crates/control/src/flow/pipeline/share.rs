@@ -31,9 +31,10 @@ impl Pipeline {
         Need { occupied: whole(occupied), wanted: whole(wanted), weight: if weight > 0.0 { weight } else { 1.0 } }
     }
 
-    /// Seats of the outstanding requests.
+    /// Seats of the outstanding requests, without those that slow readers have given to others.
     pub(super) fn occupied(&self) -> f64 {
-        self.classes.iter().map(|class| class.size * f64::from(class.in_service)).sum()
+        let outstanding: f64 = self.classes.iter().map(|class| class.size * f64::from(class.in_service)).sum();
+        outstanding - self.lent()
     }
 
     /// True when requests that take so much more may be outstanding. What is larger than all the seats goes alone.

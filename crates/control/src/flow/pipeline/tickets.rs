@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use weal_model::Time;
 
+use super::readers::Reader;
+
 /// A request that has had a seat for so long without a sign of life hangs. Shorter would name slow answers; longer would leave seats
 /// lost for longer before anybody is told.
 pub const HANGS_AFTER: Duration = Duration::from_secs(30);
@@ -51,6 +53,7 @@ pub(super) enum Phase {
         dispatched: Time,
         is_silent: bool,
         client: ClientTime,
+        reader: Reader,
     },
 }
 
@@ -85,7 +88,7 @@ impl ClientTime {
 impl Request {
     /// It has a seat, nothing has come of it for [`HANGS_AFTER`], and that is not its client's doing.
     pub fn hangs(&self, now: Time) -> bool {
-        let Phase::InService { dispatched, is_silent: true, client } = self.phase else { return false };
+        let Phase::InService { dispatched, is_silent: true, client, .. } = self.phase else { return false };
         !client.waits() && now.since(dispatched).saturating_sub(client.total(now)) >= HANGS_AFTER
     }
 }
@@ -118,6 +121,14 @@ impl Tickets {
     /// All that are valid.
     pub fn iter(&self) -> impl Iterator<Item = &Request> {
         self.slots.iter().filter_map(|slot| slot.request.as_ref())
+    }
+
+    /// The same, with their tickets.
+    pub fn entries(&self) -> impl Iterator<Item = (Ticket, &Request)> {
+        self.slots.iter().zip(0..).filter_map(|(entry, slot)| {
+            let ticket = Ticket { slot, generation: entry.generation };
+            Some((ticket, entry.request.as_ref()?))
+        })
     }
 
     pub fn get(&self, ticket: Ticket) -> Option<&Request> {

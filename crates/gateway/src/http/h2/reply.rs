@@ -12,6 +12,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
+use weal_control::flow::pipeline::Reading;
 
 use super::conduct::Conduct;
 use super::outgoing::poll_send;
@@ -23,7 +24,7 @@ use crate::http::interim::Interims;
 use crate::http::relay::BodyError;
 use crate::http::session::{Dismissed, Routed, Session};
 use crate::listen::client::Client;
-use crate::listen::patience::Patience;
+use crate::listen::patience::{self, Patience};
 use crate::upstream::attempt::Sendable;
 
 /// How often, and how many times, a reply that breaks off looks whether all of it was written. A client that takes nothing for a second does
@@ -202,18 +203,20 @@ impl Sending<'_> {
         std::future::poll_fn(|cx| {
             let (before, waited) = (data.len(), patience.waits());
             let sent = poll_send(cx, sender, &mut data, is_last);
-            if data.len() < before {
-                patience.note_progress(before - data.len(), *min_rate);
+            let taken = before - data.len();
+            if taken > 0 {
+                patience.note_progress(taken, *min_rate);
+            }
+            if waited != sent.is_pending() || (waited && taken > 0) {
+                let waits = sent.is_pending();
+                body.note_reading(Reading { waits, taken: if waited { taken as u64 } else { 0 }, min_rate: *min_rate });
             }
             if sent.is_ready() {
-                if waited {
-                    body.note_stalled(false);
-                }
                 return sent.map_err(std::io::Error::other);
             }
             body.as_mut().drive(cx);
-            if !waited {
-                body.note_stalled(true);
+            if body.poll_cut(cx).is_ready() {
+                return Poll::Ready(Err(patience::others_wait()));
             }
             patience
                 .poll_exhausted(cx)
