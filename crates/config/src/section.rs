@@ -14,17 +14,17 @@ use crate::suggest;
 /// What reading needs all along.
 pub(crate) struct Reading<'t> {
     pub(crate) findings: Findings<'t>,
-    pub(crate) places: Places,
+    pub(crate) places: Spans,
 }
 
 /// Where each value and each key stands, by its dotted path: `app.shop.instances.min`, `app.shop.routes.0.host`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Places {
+pub(crate) struct Spans {
     keys: BTreeMap<String, Range<usize>>,
     values: BTreeMap<String, Range<usize>>,
 }
 
-impl Places {
+impl Spans {
     /// The value at `path`; the key of the nearest table around it when nothing is written there.
     pub(crate) fn value(&self, path: &str) -> Range<usize> {
         self.values.get(path).cloned().unwrap_or_else(|| self.key(path))

@@ -34,7 +34,7 @@ use weal_model::{AppName, AppSpec, ClassName, Importance, PoolSpec, ScheduledJob
 
 use crate::diagnostic::{Diagnostic, Findings};
 use crate::machine::MachineSize;
-use crate::section::{Places, Reading, Section};
+use crate::section::{Reading, Section, Spans};
 use crate::{check, defaults};
 
 /// A config that can be used.
@@ -44,7 +44,7 @@ pub struct Parsed {
     pub spec: PoolSpec,
     /// What somebody should look at, in the order of the text.
     pub warnings: Vec<Diagnostic>,
-    places: Places,
+    places: Spans,
 }
 
 impl Parsed {
@@ -65,7 +65,7 @@ impl Parsed {
 /// # Errors
 /// Everything that is wrong with the text, warnings included, in its order.
 pub fn parse(text: &str, path: &str, machine: &MachineSize) -> Result<Parsed, Vec<Diagnostic>> {
-    let mut reading = Reading { findings: Findings::new(text, path), places: Places::default() };
+    let mut reading = Reading { findings: Findings::new(text, path), places: Spans::default() };
     let (root, syntax_errors) = DeTable::parse_recoverable(text);
     for error in &syntax_errors {
         let span = error.span().unwrap_or(0..0);

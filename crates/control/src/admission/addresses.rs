@@ -34,7 +34,7 @@ pub struct AddressPlaces {
     /// What one address may have.
     most: u32,
     /// Those that have or want a place.
-    addresses: BTreeMap<Network, Places>,
+    addresses: BTreeMap<Network, AddressUse>,
     /// Over all addresses.
     waiting: usize,
     next: u64,
@@ -43,7 +43,7 @@ pub struct AddressPlaces {
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct AddressUse {
     held: u32,
     waiting: VecDeque<u64>,
 }

@@ -5,7 +5,7 @@
 //! served go to the next available one, and `1/N` of what the caches hold is lost. (Renumbering the survivors, the obvious
 //! alternative, moves the bounds of nearly all ranges and loses about a third.)
 //!
-//! So each instance has a [place](Places) in the order. It keeps that place when it fails, sleeps or is restarted. A new instance takes
+//! So each instance has a [place](ServerTable) in the order. It keeps that place when it fails, sleeps or is restarted. A new instance takes
 //! the place of one that is gone, or else one behind the last.
 
 use std::time::Duration;
@@ -53,10 +53,10 @@ pub(super) fn from(part: usize, count: usize) -> impl Iterator<Item = usize> {
 
 /// The instances of a cluster in the order in which they share the name space.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<Place>);
+pub(super) struct ServerTable(Vec<ServerEntry>);
 
 #[derive(Debug)]
-struct Place {
+struct ServerEntry {
     holder: InstanceId,
     /// Its slot while it is a candidate.
     slot: Option<u32>,
@@ -64,7 +64,7 @@ struct Place {
     left: Time,
 }
 
-impl Places {
+impl ServerTable {
     /// Takes note of the candidates that there are now.
     pub fn configure<'a>(&mut self, now: Time, candidates: impl Iterator<Item = (u32, &'a InstanceId)>) {
         let mut new: Vec<(u32, &InstanceId)> = candidates.collect();
@@ -76,7 +76,7 @@ impl Places {
             place.slot = held;
         }
         for (slot, id) in new {
-            let place = Place { holder: id.clone(), slot: Some(slot), left: now };
+            let place = ServerEntry { holder: id.clone(), slot: Some(slot), left: now };
             match self.0.iter_mut().find(|place| place.slot.is_none()) {
                 Some(vacant) => *vacant = place,
                 None => self.0.push(place),

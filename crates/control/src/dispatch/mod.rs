@@ -44,7 +44,7 @@ use weal_model::{DispatchPolicy, DispatchRules, InstanceId, Time};
 use instance::Instance;
 pub use instance::{Attempt, BREAKS_TO_MARK, BRIDGED, Candidate, FIRST_SPAN, LONGEST_SPAN, TRY_EVERY};
 use lard::{Server, Servers, Thresholds};
-use locality::Places;
+use locality::ServerTable;
 
 /// Up to so many instances, all are compared. A comparison costs about a nanosecond, drawing twice about ten.
 pub const EXACT_UP_TO: usize = 16;
@@ -101,7 +101,7 @@ pub struct Dispatcher {
     slots: Vec<Option<Instance>>,
     /// The slots that take new requests: present and not draining.
     open: Vec<u32>,
-    places: Places,
+    servers: ServerTable,
     table: lard::Table,
     /// The largest weight among the open.
     heaviest: f64,
@@ -118,7 +118,7 @@ impl Dispatcher {
             seats: None,
             slots: Vec::new(),
             open: Vec::new(),
-            places: Places::default(),
+            servers: ServerTable::default(),
             table: lard::Table::default(),
             heaviest: 0.0,
             lives: 0,
@@ -154,7 +154,7 @@ impl Dispatcher {
         self.open = numbered().filter(|(_, instance)| instance.is_open()).map(|(slot, _)| slot).collect();
         self.heaviest = numbered().filter(|(_, instance)| instance.is_open()).map(|(_, one)| one.weight).fold(0.0, f64::max);
         let present = numbered().filter(|(_, instance)| instance.present);
-        self.places.configure(now, present.map(|(slot, instance)| (slot, &instance.id)));
+        self.servers.configure(now, present.map(|(slot, instance)| (slot, &instance.id)));
     }
 
     /// Where an instance is.
@@ -326,9 +326,9 @@ impl Dispatcher {
 
     /// The candidates from a name's part of the name space on.
     fn following(&self, name: u64) -> impl Iterator<Item = usize> {
-        let count = self.places.count();
+        let count = self.servers.count();
         let part = if count == 0 { 0 } else { locality::part_of(self.rules.hash, name, count) };
-        locality::from(part, count).filter_map(|place| self.places.slot(place))
+        locality::from(part, count).filter_map(|place| self.servers.slot(place))
     }
 
     fn least_loaded(&self, excluded: &[InstanceIndex], takes: &impl Fn(&Instance) -> bool) -> Option<usize> {

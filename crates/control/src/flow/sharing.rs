@@ -54,12 +54,12 @@ pub const LOOK_EACH: Duration = Duration::from_millis(2);
 /// Bits of a word for each gateway.
 const BITS: usize = 16;
 
-/// Where a gateway stands in the book. No two that live have the same.
+/// A gateway's number in the book. No two gateways that live have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u8);
+pub struct GatewayIndex(u8);
 
-impl Place {
-    /// Every place.
+impl GatewayIndex {
+    /// Every index.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..MOST_GATEWAYS as u8).map(Self)
     }
@@ -76,33 +76,33 @@ pub struct Holdings(pub u64);
 
 impl Holdings {
     /// Those of one gateway.
-    pub fn of(self, place: Place) -> u32 {
-        (self.0 >> (BITS * place.at())) as u32 & MOST_SEATS
+    pub fn of(self, gateway: GatewayIndex) -> u32 {
+        (self.0 >> (BITS * gateway.at())) as u32 & MOST_SEATS
     }
 
     /// Those of all.
     pub fn total(self) -> u32 {
-        Place::all().map(|place| self.of(place)).sum()
+        GatewayIndex::all().map(|gateway| self.of(gateway)).sum()
     }
 
     /// Those of all but one.
-    pub fn of_others(self, place: Place) -> u32 {
-        self.total() - self.of(place)
+    pub fn of_others(self, gateway: GatewayIndex) -> u32 {
+        self.total() - self.of(gateway)
     }
 
     /// The same, but one gateway holds `seats`, at most [`MOST_SEATS`].
     #[must_use]
-    pub fn with(self, place: Place, seats: u32) -> Self {
-        let shift = BITS * place.at();
+    pub fn with(self, gateway: GatewayIndex, seats: u32) -> Self {
+        let shift = BITS * gateway.at();
         let others = self.0 & !(u64::from(MOST_SEATS) << shift);
         Self(others | u64::from(seats.min(MOST_SEATS)) << shift)
     }
 
-    /// What is held after the gateway at `place` has reached for `goal` seats where there are `seats` in all.
-    fn reach(self, place: Place, goal: u32, seats: u32) -> Self {
-        let mine = self.of(place);
+    /// What is held after `gateway` has reached for `goal` seats where there are `seats` in all.
+    fn reach(self, gateway: GatewayIndex, goal: u32, seats: u32) -> Self {
+        let mine = self.of(gateway);
         let free = seats.saturating_sub(self.total());
-        self.with(place, goal.min(mine.saturating_add(free)))
+        self.with(gateway, goal.min(mine.saturating_add(free)))
     }
 }
 
@@ -128,17 +128,17 @@ pub trait SeatBook {
     /// Who holds how many.
     fn holdings(&self) -> Holdings;
 
-    /// Puts `next` in the place of `seen`.
+    /// Puts `next` instead of `seen`.
     ///
     /// # Errors
     /// What is there instead, when it is no longer `seen`, or without a reason.
     fn exchange(&self, seen: Holdings, next: Holdings) -> Result<(), Holdings>;
 
-    /// What the gateway at `place` waits for.
-    fn claim(&self, place: Place) -> Claim;
+    /// What `gateway` waits for.
+    fn claim(&self, gateway: GatewayIndex) -> Claim;
 
-    /// Says what the gateway at `place`, which is the caller, waits for.
-    fn set_claim(&self, place: Place, claim: Claim);
+    /// Says what `gateway`, which is the caller, waits for.
+    fn set_claim(&self, gateway: GatewayIndex, claim: Claim);
 }
 
 /// What a gateway needs of the seats of one cluster.
@@ -155,7 +155,7 @@ pub struct Need {
 /// One gateway's part in the seats of one cluster.
 #[derive(Debug)]
 pub struct Sharer {
-    place: Place,
+    gateway: GatewayIndex,
     /// `p` of the module docs.
     pass: f64,
     /// As it stands in the book; only this gateway changes it.
@@ -180,10 +180,10 @@ struct Rival {
 }
 
 impl Sharer {
-    /// The gateway at `place`, which holds nothing yet.
-    pub fn new(place: Place) -> Self {
+    /// The gateway, which holds nothing yet.
+    pub fn new(gateway: GatewayIndex) -> Self {
         let (rivals, claim) = ([Rival::default(); MOST_GATEWAYS], Claim::NONE);
-        Self { place, pass: 0.0, held: 0, claim, before: (0, 1.0), rivals, is_shared: false }
+        Self { gateway, pass: 0.0, held: 0, claim, before: (0, 1.0), rivals, is_shared: false }
     }
 
     /// Takes seats for requests that are to go, as many as are free and its turn allows, and gives back what it does not need. Says how many it
@@ -226,13 +226,13 @@ impl Sharer {
 
     /// Seats that other gateways hold now.
     pub fn lent(&self, book: &impl SeatBook) -> u32 {
-        book.holdings().of_others(self.place)
+        book.holdings().of_others(self.gateway)
     }
 
     fn tell(&mut self, book: &impl SeatBook, claim: Claim) {
         if claim != self.claim {
             self.claim = claim;
-            book.set_claim(self.place, claim);
+            book.set_claim(self.gateway, claim);
         }
     }
 
@@ -240,10 +240,10 @@ impl Sharer {
     fn look(&mut self, now: Time, book: &impl SeatBook, seen: Holdings, seats: u32) {
         let is_any_free = seen.total() < seats;
         self.is_shared = false;
-        for place in Place::all().filter(|place| *place != self.place) {
-            let (claim, held) = (book.claim(place), seen.of(place));
+        for gateway in GatewayIndex::all().filter(|gateway| *gateway != self.gateway) {
+            let (claim, held) = (book.claim(gateway), seen.of(gateway));
             self.is_shared |= held > 0 || claim != Claim::NONE;
-            let rival = &mut self.rivals[place.at()];
+            let rival = &mut self.rivals[gateway.at()];
             if (claim, held) != (rival.claim, rival.held) {
                 *rival = Rival { claim, held, moved: now, is_overlooked: false };
             } else if !is_any_free {
@@ -255,11 +255,11 @@ impl Sharer {
     }
 
     /// The passes of those at which requests wait.
-    fn rivals(&self) -> impl Iterator<Item = (f64, Place)> {
-        let mine = self.place;
-        Place::all().filter(move |place| *place != mine).filter_map(|place| {
-            let rival = &self.rivals[place.at()];
-            Some((rival.claim.pass().filter(|_| !rival.is_overlooked)?, place))
+    fn rivals(&self) -> impl Iterator<Item = (f64, GatewayIndex)> {
+        let mine = self.gateway;
+        GatewayIndex::all().filter(move |gateway| *gateway != mine).filter_map(|gateway| {
+            let rival = &self.rivals[gateway.at()];
+            Some((rival.claim.pass().filter(|_| !rival.is_overlooked)?, gateway))
         })
     }
 
@@ -274,14 +274,14 @@ impl Sharer {
             self.pass = self.pass.max(next.0);
         }
         self.pass = self.pass.min(next.0 + stride);
-        let is_mine = |turns: &u32| (self.pass + f64::from(*turns) * stride, self.place) < next;
+        let is_mine = |turns: &u32| (self.pass + f64::from(*turns) * stride, self.gateway) < next;
         (0..waiting).take_while(is_mine).count() as u32
     }
 
     /// Holds `goal` seats, or as many as there are.
     fn hold(&mut self, book: &impl SeatBook, mut seen: Holdings, goal: u32, seats: u32) {
         loop {
-            let next = seen.reach(self.place, goal, seats);
+            let next = seen.reach(self.gateway, goal, seats);
             if next == seen {
                 break;
             }
@@ -290,6 +290,6 @@ impl Sharer {
                 Err(other) => seen = other,
             }
         }
-        self.held = seen.of(self.place);
+        self.held = seen.of(self.gateway);
     }
 }

@@ -22,7 +22,7 @@ impl Share {
         if seats.is_none() {
             tracing::warn!(%app, "too many applications: a gateway that ends and its successor do not share the seats of this one");
         }
-        Some(Self { sharer: Sharer::new(room.place()), seats: seats? })
+        Some(Self { sharer: Sharer::new(room.index()), seats: seats? })
     }
 
     /// Takes seats for what is to go, with one more of the class `expecting`.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use weal_control::flow::sharing::{Claim, Holdings, MOST_GATEWAYS, Place};
+use weal_control::flow::sharing::{Claim, GatewayIndex, Holdings, MOST_GATEWAYS};
 use weal_model::{AppName, fnv1a};
 
 /// Clusters that the book has room for; those beyond are not shared.
@@ -77,18 +77,18 @@ impl Book {
         (0..PAGES).map(|step| (first + step) % PAGES).find(|&index| self.page(index).belongs_to(number))
     }
 
-    /// True when the gateway at `place` holds seats or waits for some.
-    pub fn is_marked_by(&self, place: Place) -> bool {
-        self.begun().any(|page| page.holdings().of(place) > 0 || page.claim(place) != Claim::NONE)
+    /// True when `gateway` holds seats or waits for some.
+    pub fn is_marked_by(&self, gateway: GatewayIndex) -> bool {
+        self.begun().any(|page| page.holdings().of(gateway) > 0 || page.claim(gateway) != Claim::NONE)
     }
 
-    /// Gives back all that the gateway at `place` holds.
-    pub fn clear(&self, place: Place) {
+    /// Gives back all that `gateway` holds.
+    pub fn clear(&self, gateway: GatewayIndex) {
         for page in self.begun() {
-            page.set_claim(place, Claim::NONE);
+            page.set_claim(gateway, Claim::NONE);
             let mut seen = page.holdings();
-            while seen.of(place) > 0 {
-                match page.exchange(seen, seen.with(place, 0)) {
+            while seen.of(gateway) > 0 {
+                match page.exchange(seen, seen.with(gateway, 0)) {
                     Ok(()) => break,
                     Err(other) => seen = other,
                 }
@@ -129,12 +129,12 @@ impl Page {
         done.map(|_| ()).map_err(Holdings)
     }
 
-    pub fn claim(&self, place: Place) -> Claim {
-        Claim(self.claims[place.at()].load(Ordering::Acquire))
+    pub fn claim(&self, gateway: GatewayIndex) -> Claim {
+        Claim(self.claims[gateway.at()].load(Ordering::Acquire))
     }
 
-    pub fn set_claim(&self, place: Place, claim: Claim) {
-        self.claims[place.at()].store(claim.0, Ordering::Release);
+    pub fn set_claim(&self, gateway: GatewayIndex, claim: Claim) {
+        self.claims[gateway.at()].store(claim.0, Ordering::Release);
     }
 
     /// True when it is that of `number`, or was free and is now.

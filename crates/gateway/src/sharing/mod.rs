@@ -7,17 +7,17 @@
 //! Nothing in the book outlives the gateways: the first one that finds itself alone begins with an empty one.
 
 mod book;
-mod places;
+mod index_locks;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use weal_control::flow::sharing::{Claim, Holdings, MOST_GATEWAYS, Place, SeatBook};
+use weal_control::flow::sharing::{Claim, GatewayIndex, Holdings, MOST_GATEWAYS, SeatBook};
 use weal_model::AppName;
 
 use book::Book;
-use places::Places;
+use index_locks::IndexLocks;
 
 /// Memory for the book of a pool's gateways.
 ///
@@ -39,8 +39,8 @@ pub fn seats_of_another(memory: impl AsFd) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(crate) struct SeatRoom {
     book: Arc<Book>,
-    places: Places,
-    mine: Place,
+    locks: IndexLocks,
+    mine: GatewayIndex,
 }
 
 /// The part of the book that is about one cluster.
@@ -51,26 +51,26 @@ pub(crate) struct SharedSeats {
 }
 
 impl SeatRoom {
-    /// Takes a place among the gateways that have the book in `memory`.
+    /// Takes an index among the gateways that have the book in `memory`.
     ///
     /// # Errors
     /// It cannot be mapped, or as many gateways live as may share.
     pub fn enter(memory: OwnedFd) -> io::Result<Self> {
         let book = Book::open(&memory)?;
-        let places = Places::of(memory);
-        let door = places.lock_door()?;
-        let mine = places.take_any().ok_or_else(|| io::Error::other("as many gateways live as may share seats"))?;
-        let vacant = places.vacant(mine);
-        vacant.iter().chain([&mine]).for_each(|place| book.clear(*place));
+        let locks = IndexLocks::of(memory);
+        let entry = locks.lock_entry()?;
+        let mine = locks.take_any().ok_or_else(|| io::Error::other("as many gateways live as may share seats"))?;
+        let vacant = locks.vacant(mine);
+        vacant.iter().chain([&mine]).for_each(|gateway| book.clear(*gateway));
         if vacant.len() + 1 == MOST_GATEWAYS {
             book.tear_out_pages();
         }
-        drop(door);
-        Ok(Self { book: Arc::new(book), places, mine })
+        drop(entry);
+        Ok(Self { book: Arc::new(book), locks, mine })
     }
 
-    /// Where this gateway stands.
-    pub fn place(&self) -> Place {
+    /// This gateway's index.
+    pub fn index(&self) -> GatewayIndex {
         self.mine
     }
 
@@ -82,14 +82,14 @@ impl SeatRoom {
 
     /// Gives back what gateways held that have died.
     pub fn clear_dead(&self) {
-        let mut others = Place::all().filter(|place| *place != self.place());
-        if !others.any(|place| self.book.is_marked_by(place)) {
+        let mut others = GatewayIndex::all().filter(|gateway| *gateway != self.index());
+        if !others.any(|gateway| self.book.is_marked_by(gateway)) {
             return;
         }
-        // Whoever is at the door does the same, or takes a place, which clears it.
-        let Some(_door) = self.places.try_lock_door() else { return };
-        for place in self.places.vacant(self.mine) {
-            self.book.clear(place);
+        // A gateway that holds the lock for entering does the same, or takes an index, which clears it.
+        let Some(_entry) = self.locks.try_lock_entry() else { return };
+        for gateway in self.locks.vacant(self.mine) {
+            self.book.clear(gateway);
         }
     }
 }
@@ -103,12 +103,12 @@ impl SeatBook for SharedSeats {
         self.book.page(self.page).exchange(seen, next)
     }
 
-    fn claim(&self, place: Place) -> Claim {
-        self.book.page(self.page).claim(place)
+    fn claim(&self, gateway: GatewayIndex) -> Claim {
+        self.book.page(self.page).claim(gateway)
     }
 
-    fn set_claim(&self, place: Place, claim: Claim) {
-        self.book.page(self.page).set_claim(place, claim);
+    fn set_claim(&self, gateway: GatewayIndex, claim: Claim) {
+        self.book.page(self.page).set_claim(gateway, claim);
     }
 }
 
@@ -127,14 +127,14 @@ mod tests {
     fn take(room: &SeatRoom, seats: u32) {
         let shared = shop(room);
         let seen = shared.holdings();
-        shared.exchange(seen, seen.with(room.place(), seats)).unwrap();
+        shared.exchange(seen, seen.with(room.index(), seats)).unwrap();
     }
 
     #[test]
     fn gateways_of_one_pool_see_each_others_seats_and_those_of_the_dead_come_back() {
         let memory = seats_memory().unwrap();
         let [one, other] = [(); 2].map(|()| enter(&memory).unwrap());
-        assert_ne!(one.place(), other.place());
+        assert_ne!(one.index(), other.index());
         take(&one, 3);
         take(&other, 4);
         other.clear_dead();
@@ -143,7 +143,7 @@ mod tests {
         drop(one);
         assert_eq!(shop(&other).holdings().total(), 7, "until somebody looks");
         other.clear_dead();
-        assert_eq!(shop(&other).holdings(), Holdings::default().with(other.place(), 4));
+        assert_eq!(shop(&other).holdings(), Holdings::default().with(other.index(), 4));
     }
 
     #[test]
@@ -152,10 +152,10 @@ mod tests {
         let [one, other] = [(); 2].map(|()| enter(&memory).unwrap());
         take(&one, 3);
         take(&other, 4);
-        let place = one.place();
+        let gateway = one.index();
         drop(one);
         let next = enter(&memory).unwrap();
-        assert_eq!((next.place(), shop(&next).holdings().of(place)), (place, 0));
+        assert_eq!((next.index(), shop(&next).holdings().of(gateway)), (gateway, 0));
         assert_eq!(shop(&next).holdings().total(), 4, "the other one lives");
         drop((next, other));
         let alone = enter(&memory).unwrap();
@@ -163,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn no_more_gateways_share_than_there_are_places() {
+    fn no_more_gateways_share_than_there_are_indices() {
         let memory = seats_memory().unwrap();
-        let rooms: Vec<SeatRoom> = Place::all().map(|_| enter(&memory).unwrap()).collect();
+        let rooms: Vec<SeatRoom> = GatewayIndex::all().map(|_| enter(&memory).unwrap()).collect();
         assert!(enter(&memory).is_err());
         drop(rooms);
         assert!(enter(&memory).is_ok());

@@ -186,10 +186,10 @@ pub fn detect(system: &System, wanted: Option<Kind>) -> Layout {
 
 /// The layout that [`detect`] most likely finds. Changes nothing.
 pub fn foresee(system: &System) -> Layout {
-    choose_layout(system, None, |Candidate { base, controllers, .. }| Ok(Layout::Unified { base, controllers }))
+    choose_layout(system, None, |UnifiedBase { base, controllers, .. }| Ok(Layout::Unified { base, controllers }))
 }
 
-fn choose_layout(system: &System, wanted: Option<Kind>, take: impl Fn(Candidate) -> Result<Layout, Unusable>) -> Layout {
+fn choose_layout(system: &System, wanted: Option<Kind>, take: impl Fn(UnifiedBase) -> Result<Layout, Unusable>) -> Layout {
     if wanted == Some(Kind::None) {
         return Layout::None { why: "switched off".into() };
     }
@@ -210,7 +210,7 @@ fn choose_layout(system: &System, wanted: Option<Kind>, take: impl Fn(Candidate)
 }
 
 /// A place for our groups on v2.
-struct Candidate {
+struct UnifiedBase {
     base: PathBuf,
     /// The group that we are in.
     own: PathBuf,
@@ -218,7 +218,7 @@ struct Candidate {
     controllers: Vec<String>,
 }
 
-fn find_unified(system: &System) -> Result<Candidate, Unusable> {
+fn find_unified(system: &System) -> Result<UnifiedBase, Unusable> {
     let mount = system.mounts.iter().find(|mount| mount.is_v2).ok_or(Unusable::NoV2)?;
     let own = mount.path_of(system.own_groups.v2().unwrap_or("/"));
     if !Group::new(&mount.at).controllers().iter().any(|name| name == "cpu" || name == "memory") {
@@ -227,7 +227,7 @@ fn find_unified(system: &System) -> Result<Candidate, Unusable> {
     let base = base(system, mount, &own, &mount.at).ok_or(Unusable::NotDelegated)?;
     let mut controllers = Group::new(&base).controllers();
     controllers.retain(|name| CONTROLLERS.contains(&name.as_str()));
-    Ok(Candidate { base, own, controllers })
+    Ok(UnifiedBase { base, own, controllers })
 }
 
 /// Gives controllers to the children of `base`, and says which could be given.

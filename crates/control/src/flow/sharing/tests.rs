@@ -12,7 +12,7 @@ struct Shelf {
     holdings: Cell<Holdings>,
     claims: [Cell<Claim>; MOST_GATEWAYS],
     /// Seats that a gateway takes, or gives back if negative, just before the next exchange.
-    meanwhile: RefCell<Vec<(Place, i32)>>,
+    meanwhile: RefCell<Vec<(GatewayIndex, i32)>>,
     seats: Cell<u32>,
 }
 
@@ -33,11 +33,11 @@ impl SeatBook for Shelf {
         Ok(())
     }
 
-    fn claim(&self, place: Place) -> Claim {
+    fn claim(&self, place: GatewayIndex) -> Claim {
         self.claims[place.at()].get()
     }
 
-    fn set_claim(&self, place: Place, claim: Claim) {
+    fn set_claim(&self, place: GatewayIndex, claim: Claim) {
         self.claims[place.at()].set(claim);
     }
 }
@@ -53,7 +53,7 @@ struct Gateway {
 
 impl Gateway {
     fn new(place: u8, weight: f64) -> Self {
-        Self { sharer: Sharer::new(Place(place)), weight, waiting: 0, occupied: 0, gone: 0 }
+        Self { sharer: Sharer::new(GatewayIndex(place)), weight, waiting: 0, occupied: 0, gone: 0 }
     }
 
     fn need(&self) -> Need {
@@ -179,7 +179,7 @@ fn who_waits_for_nobody_else_need_not_look() {
 fn seats_beyond_what_a_word_has_room_for_are_not_taken() {
     let (book, mut gateway) = (shelf(u32::MAX), Gateway::new(3, 1.0));
     gateway.arrive(at(0), &book, 100_000);
-    assert_eq!((gateway.occupied, book.holdings().of(Place(2))), (MOST_SEATS, 0));
+    assert_eq!((gateway.occupied, book.holdings().of(GatewayIndex(2))), (MOST_SEATS, 0));
     gateway.sharer.leave(&book);
     assert_eq!(book.holdings(), Holdings::default());
 }
@@ -197,7 +197,7 @@ proptest! {
         for (place, what, requests, pause, meanwhile) in steps {
             now += pause;
             // Another process, which keeps to the same rule.
-            book.meanwhile.borrow_mut().push((Place(3), meanwhile));
+            book.meanwhile.borrow_mut().push((GatewayIndex(3), meanwhile));
             let gateway = &mut gateways[usize::from(place)];
             match what {
                 0 | 1 => gateway.arrive(at(now), &book, requests),
@@ -206,18 +206,18 @@ proptest! {
                 // It dies, and somebody notices.
                 _ => {
                     *gateway = Gateway::new(place, gateway.weight);
-                    book.holdings.set(book.holdings.get().with(Place(place), 0));
-                    book.set_claim(Place(place), Claim::NONE);
+                    book.holdings.set(book.holdings.get().with(GatewayIndex(place), 0));
+                    book.set_claim(GatewayIndex(place), Claim::NONE);
                 }
             }
             prop_assert!(book.holdings().total() <= seats);
-            for (place, gateway) in (0..).map(Place).zip(&gateways) {
+            for (place, gateway) in (0..).map(GatewayIndex).zip(&gateways) {
                 prop_assert_eq!(book.holdings().of(place), gateway.occupied);
             }
         }
         // Nothing is lost on the way: once all have ended, every seat can be had.
         book.meanwhile.borrow_mut().clear();
-        book.holdings.set(book.holdings.get().with(Place(3), 0));
+        book.holdings.set(book.holdings.get().with(GatewayIndex(3), 0));
         while gateways.iter().any(|gateway| gateway.waiting + gateway.occupied > 0) {
             now += 1;
             gateways.iter_mut().for_each(|gateway| if gateway.occupied > 0 { gateway.end(at(now), &book) } else { gateway.pump(at(now), &book) });
@@ -243,17 +243,17 @@ impl SeatBook for Watched {
         done.map(|_| ()).map_err(Holdings)
     }
 
-    fn claim(&self, place: Place) -> Claim {
+    fn claim(&self, place: GatewayIndex) -> Claim {
         Claim(self.claims[place.at()].load(Ordering::Acquire))
     }
 
-    fn set_claim(&self, place: Place, claim: Claim) {
+    fn set_claim(&self, place: GatewayIndex, claim: Claim) {
         self.claims[place.at()].store(claim.0, Ordering::Release);
     }
 }
 
 /// Lets `wanted` requests go as far as there are seats, and ends them.
-fn serve(book: &Watched, in_use: &AtomicU32, place: Place, wanted: u32) {
+fn serve(book: &Watched, in_use: &AtomicU32, place: GatewayIndex, wanted: u32) {
     const SEATS: u32 = 3;
     let mut sharer = Sharer::new(place);
     let need = |occupied, wanted| Need { occupied, wanted, weight: 1.0 };
@@ -274,9 +274,9 @@ fn in_every_order_of_steps_no_more_seats_are_in_use_than_there_are() {
         let (book, in_use) = (Arc::new(Watched::default()), Arc::new(AtomicU32::new(0)));
         let other = {
             let (book, in_use) = (Arc::clone(&book), Arc::clone(&in_use));
-            loom::thread::spawn(move || serve(&book, &in_use, Place(1), 2))
+            loom::thread::spawn(move || serve(&book, &in_use, GatewayIndex(1), 2))
         };
-        serve(&book, &in_use, Place(0), 2);
+        serve(&book, &in_use, GatewayIndex(0), 2);
         other.join().unwrap();
         assert_eq!(book.holdings(), Holdings::default());
     });
