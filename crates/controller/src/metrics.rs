@@ -120,6 +120,10 @@ fn gateway(encoder: &mut DescriptorEncoder<'_>, counters_now: &GatewayCounters) 
     ] {
         counters(encoder, name, help, flows.iter().map(|flow| (of_flow(&flow.id), read(flow))))?;
     }
+    let responses = flows.iter().flat_map(|flow| {
+        flow.responses.iter().map(|(status, count)| ([of_flow(&flow.id), vec![("weal_status", status)]].concat(), count))
+    });
+    counters(encoder, "weal_responses", "Responses of instances, by the class of their status codes.", responses)?;
     let clusters = &counters_now.clusters;
     for (name, help, read) in [
         ("weal_wakes", "Instances woken for waiting requests.", (|cluster| cluster.wakes) as fn(&ClusterCounters) -> u64),

@@ -49,6 +49,7 @@ mod schedule;
 mod snapshot;
 mod spec;
 mod status;
+mod status_counts;
 mod tls;
 mod unasked;
 mod units;
@@ -90,6 +91,7 @@ pub use status::{
     AppState, AppStatus, Crowd, Event, EventKind, FlowStatus, InstanceStatus, LatencySummary, NodeStatus, NodeVerdict,
     PlanSummary, RefusedRequest, RolloutPhase, RolloutStatus, Severity, Status, Why, WhyNode, WhyRequest,
 };
+pub use status_counts::StatusCounts;
 pub use tls::{AcmeChallenge, AcmeSpec, ApiTls, CertificateSource, TlsSpec, TlsVersion};
 pub use unasked::{JUST_NAMED, RECOVERED_AFTER, parked_next, restart_pause, wake_rank};
 pub use units::{Bytes, Cpu, Time, Utility, Work};

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weal_model::{
     AppName, ClassName, ClientPolicy, FlowId, FlowPolicy, GatewayName, HttpRules, InstanceId, LatencyHistogram, OwnAnswer,
-    RefusedRequest, RouteSpec, Time, Transport, TransportPort,
+    RefusedRequest, RouteSpec, StatusCounts, Time, Transport, TransportPort,
 };
 
 use crate::Method;
@@ -351,6 +351,9 @@ pub struct FlowCounters {
     pub at_clients: u32,
     /// Seconds that the oldest waiting request has waited.
     pub oldest_wait_s: f64,
+    /// Responses of instances that have ended, broken off ones too, by their status codes.
+    #[serde(default)]
+    pub responses: StatusCounts,
 }
 
 /// One cluster since the gateway started.

@@ -14,7 +14,8 @@ fn names(said: &str) -> BTreeSet<String> {
     words.map(str::to_owned).collect()
 }
 
-const LABELS: [&str; 7] = ["weal_app", "weal_class", "weal_cluster", "weal_instance", "weal_node", "weal_state", "weal_rung"];
+const LABELS: [&str; 8] =
+    ["weal_app", "weal_class", "weal_cluster", "weal_instance", "weal_node", "weal_state", "weal_status", "weal_rung"];
 
 /// A counter's and a histogram's parts are its family.
 fn family(name: &str) -> &str {

@@ -251,6 +251,11 @@ impl Admission {
         self.pipeline.handle_sign_of_life(ticket);
     }
 
+    /// A request that is outstanding has a response with this status code.
+    pub fn handle_status(&mut self, ticket: Ticket, status: u16) {
+        self.pipeline.handle_status(ticket, status);
+    }
+
     /// An attempt has failed, and the request can be sent again. It keeps its seat and goes to another instance than those in `failed`.
     /// `None` when no other is left, or enough were tried: then the request ends.
     pub fn handle_retry(
@@ -526,5 +531,6 @@ fn flow_counters(id: FlowId, retries: u64, class: &pipeline::ClassObservation<'_
         hanging: class.hanging,
         at_clients: class.at_clients,
         oldest_wait_s: class.oldest_wait.as_secs_f64(),
+        responses: counters.responses,
     }
 }

@@ -253,7 +253,7 @@ pub fn flow_between(before: Option<&FlowCounters>, now: &FlowCounters, window_s:
 
 #[cfg(test)]
 mod tests {
-    use weal_model::Bytes;
+    use weal_model::{Bytes, StatusCounts};
 
     use super::*;
 
@@ -293,6 +293,7 @@ mod tests {
             hanging: 0,
             at_clients: 0,
             oldest_wait_s: 0.0,
+            responses: StatusCounts::default(),
         };
         let (started, time) = (Time::from_secs_f64(started_s), Time::from_secs_f64(at_s));
         GatewayCounters { version: 1, flows: vec![flow], ..GatewayCounters::none("gw".into(), started, time) }

@@ -315,6 +315,13 @@ impl Pipeline {
         }
     }
 
+    /// A request in service has a response with this status code.
+    pub fn handle_status(&mut self, ticket: Ticket, status: u16) {
+        if let Some(class) = self.class_in_service(ticket) {
+            self.classes[class.at()].counters.responses.count(status);
+        }
+    }
+
     /// A request in service waits for its client from now on, or no longer. One that has no seat is none that holds one up.
     pub fn handle_client_wait(&mut self, now: Time, ticket: Ticket, waits: bool) {
         self.advance(now);

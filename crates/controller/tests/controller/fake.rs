@@ -21,7 +21,7 @@ use weal_engine::Engine;
 use weal_engine_local::{instance_spec, revision};
 use weal_model::{
     Action, AppName, AppSpec, ClassName, CpuShare, FlowId, InstanceId, InstanceState, LatencyHistogram, NodeReserve, NodeSpec,
-    PoolSpec, Status, Time,
+    PoolSpec, Status, StatusCounts, Time,
 };
 use weal_protocol::controller::{ConfigTaken, ConfigUpdate};
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, JobOrder, NodeSeen, Observation, OutputPiece, OutputRequest, Revision};
@@ -345,6 +345,7 @@ pub fn flow(app: &str, class: &str, count: u64, response: Duration) -> FlowCount
         hanging: 0,
         at_clients: 0,
         oldest_wait_s: 0.0,
+        responses: StatusCounts { successful: count, ..StatusCounts::default() },
     }
 }
 

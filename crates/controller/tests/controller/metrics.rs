@@ -23,6 +23,8 @@ async fn metrics_have_the_agreed_names_and_add_up() {
         "http_server_request_duration_seconds_bucket{le=\"+Inf\",weal_app=\"shop\",weal_class=\"gold\"} 40",
         "http_server_request_duration_seconds_count{weal_app=\"shop\",weal_class=\"gold\"} 40",
         "weal_requests_total{weal_app=\"shop\",weal_class=\"gold\"} 40",
+        "weal_responses_total{weal_app=\"shop\",weal_class=\"gold\",weal_status=\"2xx\"} 40",
+        "weal_responses_total{weal_app=\"shop\",weal_class=\"gold\",weal_status=\"5xx\"} 0",
         "# TYPE http_server_active_requests gauge",
         "weal_flow_seats{weal_app=\"shop\",weal_class=\"gold\"}",
         "weal_flow_utility{weal_app=\"shop\",weal_class=\"gold\"}",

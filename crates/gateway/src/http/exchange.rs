@@ -362,7 +362,7 @@ impl Exchange {
     fn receive(
         &self,
         begun: Begun,
-        seat: Seat,
+        mut seat: Seat,
         client_side: Option<OnUpgrade>,
         rules: &Rules,
         end: Option<Time>,
@@ -377,6 +377,7 @@ impl Exchange {
             Ok(false) => lease.note_doubt(),
             Err(bad) => return Err(refuse(seat, &bad)),
         }
+        seat.note_status(parts.status);
         if self.upload.is_none()
             && !rules.compresses
             && let Some(body) = lease.take_whole()
@@ -407,13 +408,14 @@ impl Exchange {
         &self,
         mut parts: http::response::Parts,
         lease: Lease,
-        seat: Seat,
+        mut seat: Seat,
         client_side: Option<OnUpgrade>,
         rules: &Rules,
     ) -> Result<Passed, ErrorResponse> {
         let client_side = client_side.filter(|_| forward::grants_upgrade(&parts.headers, &rules.upgrades));
         let sides = client_side.and_then(|client_side| Some((client_side, lease.into_stream()?)));
         let Some((client_side, instance_side)) = sides else { return Err(refuse(seat, &forward::BadResponse::Switch)) };
+        seat.note_status(parts.status);
         let (client, entry) = (Arc::clone(&self.session.client), Arc::clone(&self.session.entry));
         let tunnel = Tunnel { seat: seat.into_tunnel(), client, entry, idle: rules.tunnel_idle };
         tunnel::spawn(client_side, instance_side, tunnel);

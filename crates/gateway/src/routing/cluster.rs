@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use http::StatusCode;
 use tokio::sync::{Notify, mpsc};
 use weal_control::admission::{Admission, IncomingRequest, WakeReason};
 use weal_control::dispatch::{Attempt, InstanceIndex};
@@ -117,6 +118,8 @@ pub(crate) struct Seat {
     cluster: Arc<Cluster>,
     ticket: Ticket,
     ended: bool,
+    /// Its response's status code, once that has come.
+    status: Option<u16>,
     /// Its part of what its client's address may hold.
     place: Option<ClientPlace>,
 }
@@ -242,7 +245,7 @@ impl Cluster {
             core.wakers.resize(ticket.slot() + 1, None);
         }
         core.wakers[ticket.slot()] = None;
-        let seat = Seat { cluster: Arc::clone(self), ticket, ended: false, place: None };
+        let seat = Seat { cluster: Arc::clone(self), ticket, ended: false, status: None, place: None };
         wake.extend(core.dispatch(now));
         let target = core.target(ticket);
         let errand = if target.is_none() { core.poll_errand(self, now) } else { None };
@@ -467,6 +470,11 @@ impl Seat {
         self.cluster.lock().admission.handle_sign_of_life(self.ticket);
     }
 
+    /// The instance's response has this status code. It is counted at the request's end.
+    pub fn note_status(&mut self, status: StatusCode) {
+        self.status = Some(status.as_u16());
+    }
+
     /// The attempt has failed; the seat is kept and another instance chosen. `None` when none is left, or enough were tried.
     pub fn retry(&self, attempt: Attempt, failed: &[InstanceIndex]) -> Option<Target> {
         let mut core = self.cluster.lock();
@@ -515,6 +523,9 @@ impl Seat {
         }
         let mut core = self.cluster.lock();
         let now = self.cluster.clock.now();
+        if let Some(status) = self.status {
+            core.admission.handle_status(self.ticket, status);
+        }
         let ended = end(&mut core.admission, now, self.ticket);
         core.dropped.remove(&self.ticket);
         core.cut.remove(&self.ticket);

@@ -507,3 +507,23 @@ async fn nobody_waits_for_an_application_that_cannot_start() {
     bed.configure(vec![cluster(&[named("mended").await])]).await.unwrap();
     assert_eq!(bed.get("x", "/").await.text(), "mended");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn responses_of_instances_are_counted_by_their_status_codes() {
+    let statuses = ["200 OK", "204 No Content", "304 Not Modified", "404 Not Found", "503 Service Unavailable"];
+    for status in statuses {
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        let bed = Bed::start(vec![cluster(&[once(answer.into_bytes()).await])]).await;
+        let shown = bed.get("x", "/").await.status;
+        assert_eq!(shown.to_string(), status[..3]);
+        let counters = bed.until("it is counted", |counters| counters.flows[0].completions == 1).await;
+        let class = format!("{}xx", &status[..1]);
+        let counted: Vec<_> = counters.flows[0].responses.iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [(class.as_str(), 1)], "{status}");
+    }
+    // What the gateway says itself is no response of an instance.
+    let bed = Bed::start(vec![cluster(&[once(b"nonsense\r\n\r\n".to_vec()).await])]).await;
+    assert_eq!(bed.get("x", "/").await.status, 502);
+    let counters = bed.until("it has failed", |counters| counters.flows[0].errors == 1).await;
+    assert_eq!(counters.flows[0].responses.iter().map(|(_, count)| count).sum::<u64>(), 0);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weal_model::{ClassName, FlowPolicy, LatencyHistogram, Time};
+use weal_model::{ClassName, FlowPolicy, LatencyHistogram, StatusCounts, Time};
 
 use super::limits::{ClassLimits, WEIGHTS};
 use super::queue::Queue;
@@ -43,6 +43,8 @@ pub struct ClassCounters {
     pub queue_integral_s: f64,
     /// Integral over time of the outstanding requests that do not wait for their clients, in request-seconds.
     pub in_service_integral_s: f64,
+    /// Responses by their status codes.
+    pub responses: StatusCounts,
 }
 
 #[derive(Debug)]
