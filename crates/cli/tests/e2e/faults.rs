@@ -115,8 +115,17 @@ fn with_a_stopped_node_agent_the_pool_is_shown_takes_a_config_and_says_why_it_ta
     let text_before = std::fs::read_to_string(pool.config()).unwrap();
     pool.write_text(&(text_before + "\n# another config\n"));
     pool.eventually("the config is taken", || (pool.status()?["config_generation"] == 2).then_some(()));
-    let refused = pool.run(&["sleep", "echo"]);
-    assert!(!refused.status.success());
+    // A hanging node agent is replaced after ten seconds, which a slow machine may have taken until here. Then the next one hangs.
+    let refused = pool.eventually("a refused order", || {
+        pool.pause("node");
+        (pool.status()?["nodes"][0]["up"] == false).then_some(())?;
+        let order = pool.run(&["sleep", "echo"]);
+        if order.status.success() {
+            pool.run(&["wake", "echo"]);
+            return None;
+        }
+        Some(order)
+    });
     let said = text(&refused.stderr);
     assert!(said.contains("the node agent does not answer"), "{said}");
     pool.resume("node");
