@@ -88,6 +88,8 @@ pub enum Command {
     Rollback(deploy::Rollback),
     /// Replace an application's instances by new ones, one after the other.
     Restart(deploy::AppTarget),
+    /// Have an application read its own config anew, by its reload signal.
+    Reload(deploy::Reload),
     /// Stop an application until it is started again.
     Stop(deploy::AppTarget),
     /// Start an application that was stopped.

@@ -14,8 +14,8 @@ use weal_model::{
     AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, JobStatus, Severity, Status, Why, WhyRequest,
 };
 use weal_protocol::controller::{
-    AppOrdered, AppVerb, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast, JobSubmission, JobTaken, NoteOrder,
-    NoteTaken, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, WakeTaken,
+    AppOrdered, AppVerb, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast, JobSubmission, JobTaken, LogLine,
+    NoteOrder, NoteTaken, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, WakeTaken,
 };
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
@@ -239,9 +239,9 @@ impl Client {
         self.timed(&path, self.call(Method::POST, &path, body)).await
     }
 
-    /// Lets the audit log say that a command is about to be run beside an instance of `app`.
-    pub async fn note_exec(&self, app: &str) -> Result<NoteTaken, Error> {
-        let path = format!("/v1/apps/{}/exec", escape(app));
+    /// Lets the audit log say what is about to be done to instances of `app` from here: `exec` or `reload`.
+    pub async fn note_done_here(&self, app: &str, what: &str) -> Result<NoteTaken, Error> {
+        let path = format!("/v1/apps/{}/{what}", escape(app));
         self.timed(&path, self.call(Method::POST, &path, Vec::new())).await
     }
 
@@ -273,6 +273,16 @@ impl Client {
         let path = format!("/v1/jobs/{}/output?tail={tail}", escape(job));
         let call = self.call(Method::GET, &path, Vec::new());
         tokio::time::timeout(self.timeout, call).await.map_err(|_| Error::TimedOut(self.timeout))?
+    }
+
+    /// The last `tail` lines that the instances of `app` wrote, or one of them, by time.
+    pub async fn log_lines(&self, app: &AppName, instance: Option<&InstanceId>, tail: u32) -> Result<Vec<LogLine>, Error> {
+        let instance = instance.map_or_else(String::new, |instance| format!("&instance={}", escape(instance.as_str())));
+        let path = format!("/v1/apps/{}/logs?json=true&tail={tail}{instance}", escape(app.as_str()));
+        let call = self.call(Method::GET, &path, Vec::new());
+        let body = tokio::time::timeout(self.timeout, call).await.map_err(|_| Error::TimedOut(self.timeout))??;
+        // Another version's line that cannot be read is none.
+        Ok(body.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
     /// Gives an order about a job.

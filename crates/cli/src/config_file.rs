@@ -99,8 +99,9 @@ impl Change {
     /// # Errors
     /// As [`Self::rehearse`]; others than root could change its file.
     pub async fn put(&self, client: &Client) -> anyhow::Result<ConfigTaken> {
-        trust::check(&self.named).and_then(|()| trust::check(&self.state.root)).context("the config cannot be used")?;
+        // First whether a pool runs at all: without one there is no folder to be trusted.
         self.rehearse(client).await?;
+        trust::check(&self.named).and_then(|()| trust::check(&self.state.root)).context("the config cannot be used")?;
         allowed::widen(&self.state, &self.spec, self.own_text())?;
         let taken = client.put_config(&self.update(false)).await.map_err(Error::into_failure)?;
         allowed::settle(&self.state, &self.spec)?;

@@ -8,20 +8,23 @@
 //! | [`commands`] | everything else: calls to the running pool, and what needs none |
 //! | [`config_file`], [`machine_check`] | the config, and what it names that this machine lacks |
 //! | [`client`], [`state`], [`found`] | how commands find and call a pool |
+//! | [`completion`] | what a shell may write next: commands, options, names of what runs |
 //! | [`users`], [`trust`], [`allowed`], [`confidential`] | whom roles and applications run as, what root relies on, what is secret |
-//! | [`output`], [`lines`], [`failure`] | how they answer and fail |
+//! | [`output`], [`lines`], [`log_entry`], [`failure`] | how they answer and fail |
 
 mod allowed;
 mod args;
 mod certificate;
 mod client;
 mod commands;
+mod completion;
 mod confidential;
 mod config_file;
 mod digest;
 mod failure;
 mod found;
 mod lines;
+mod log_entry;
 mod machine_check;
 mod output;
 mod process;
@@ -41,6 +44,7 @@ use clap::Parser;
 use args::{Cli, Command, Format};
 
 fn main() -> ExitCode {
+    completion::answer();
     let cli = Cli::parse();
     output::set_color(cli.global.color);
     match run(&cli) {
@@ -70,6 +74,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::History(target) => commands::deploy::history(target, json),
         Command::Rollback(order) => commands::deploy::rollback(order, json),
         Command::Restart(order) => commands::verbs::restart(order, json),
+        Command::Reload(order) => commands::reload::run(order, json),
         Command::Stop(order) => commands::verbs::stop(order, json),
         Command::Start(order) => commands::verbs::start(order, json),
         Command::Scale(order) => commands::verbs::scale(order, json),

@@ -7,8 +7,8 @@ mod process;
 use std::collections::BTreeSet;
 
 use weal_model::{
-    AppSpec, DispatchRules, HealthProbe, InstanceRange, PoolSpec, ProxyVersion, RestartPolicy, RouteSpec, SandboxMode,
-    SandboxSpec, ServiceClass,
+    AppSpec, DispatchRules, HealthProbe, InstanceRange, PoolSpec, ProcessSignal, ProxyVersion, RestartPolicy, RouteSpec,
+    SandboxMode, SandboxSpec, ServiceClass,
 };
 
 use crate::effective::manners::{client_keys, extra_keys};
@@ -42,6 +42,7 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
         ("name", before.name.clone(), after.name.clone()),
         ("api-insecure", before.api_insecure.to_string(), after.api_insecure.to_string()),
         ("watch", before.watch.to_string(), after.watch.to_string()),
+        ("logs-to", show_logs_to(before), show_logs_to(after)),
         ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
         ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),
         ("autoscaler-speed", before.autoscaler_speed.to_string(), after.autoscaler_speed.to_string()),
@@ -54,6 +55,9 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     let clients = clients.map(|((key, was), (_, is))| (key, was.to_string(), is.to_string()));
     for (key, was, is) in live.into_iter().chain(clients).filter(|(_, was, is)| was != is) {
         add(Effect::Live, key, format!("{key} = {was} becomes {is}"));
+    }
+    if before.logs_to != after.logs_to && show_logs_to(before) == show_logs_to(after) {
+        add(Effect::Live, "logs-to", format!("the address of logs-to at {} changes", show_logs_to(after)));
     }
     if before.tls != after.tls {
         let moves = before.tls.as_ref().map(|tls| tls.listen) != after.tls.as_ref().map(|tls| tls.listen);
@@ -77,6 +81,11 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
             format!("{key} changes from {was} to {is}, which takes effect after `weal down` and `weal up`"),
         );
     }
+}
+
+/// An address may hold a secret: of one that changes behind its host, only that is told.
+fn show_logs_to(spec: &PoolSpec) -> String {
+    spec.logs_to.as_ref().map_or_else(|| "nobody else".to_owned(), |to| to.hidden().as_str().to_owned())
 }
 
 /// Addresses may hold secrets, so that none is shown.
@@ -226,6 +235,9 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     compare(false, "manual", was.manual.to_string(), is.manual.to_string());
     compare(false, "restart", show_restart(was.restart).to_owned(), show_restart(is.restart).to_owned());
     compare(false, "stop-timeout", show_span(was.stop_timeout_s), show_span(is.stop_timeout_s));
+    let reload = |app: &AppSpec| app.process.reload_signal.map_or("none", ProcessSignal::as_str).to_owned();
+    // Whoever runs `weal reload` sends it: no instance is started with it.
+    compare(false, "reload-signal", reload(was), reload(is));
     compare(false, "on-resume", show_argv(&was.on_resume), show_argv(&is.on_resume));
     compare(false, "singleton", was.singleton.to_string(), is.singleton.to_string());
     let drain = |app: &AppSpec| app.drain_timeout_s.map_or_else(|| "request-timeout".to_owned(), show_span);

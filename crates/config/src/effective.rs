@@ -63,6 +63,10 @@ fn pool(spec: &PoolSpec) -> Section {
     }
     pool.add_marked("api-insecure", spec.api_insecure, !spec.api_insecure);
     pool.add_marked("watch", spec.watch, !spec.watch);
+    match &spec.logs_to {
+        Some(to) => pool.add("logs-to", to.as_str()),
+        None => pool.add_absent("logs-to", "nobody else"),
+    }
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());
     let speed = spec.autoscaler_speed;

@@ -137,13 +137,16 @@ fn the_outline_of_a_change_names_keys_and_quotes_no_command_no_address_and_no_he
              health = {{ http = \"/health?key={secret}\" }}\n\
              routes = [{{ host = \"shop.localhost\", header = {{ name = \"x-key\", value = \"{secret}\" }} }}]\n\
              [job.nightly]\nschedule = \"0 3 * * *\"\nrun = [\"./backup\", \"{secret}\"]\nwork = \"20s\"\nmemory = \"64MiB\"\n\
-             checkpoint = [\"./save\", \"{secret}\"]\n[[notify]]\nurl = \"https://example.org/{secret}\"\n"
+             checkpoint = [\"./save\", \"{secret}\"]\n[[notify]]\nurl = \"https://example.org/{secret}\"\n\
+             [pool]\nlogs-to = \"https://otlp.example/{secret}\"\n"
         ))
     };
     let changes = diff(&config("oldsecret"), &config("newsecret"));
     assert!(changes.iter().any(|change| change.text.contains("newsecret")), "whoever orders it is told: {changes:?}");
     let outline: Vec<String> = changes.iter().map(weal_config::ConfigChange::outline).collect();
     assert!(!outline.iter().any(|text| text.contains("secret")), "{outline:?}");
+    let of_logs = changes.iter().find(|change| change.keys == ["logs-to"]).unwrap();
+    assert_eq!(of_logs.text, "the address of logs-to at https://otlp.example/… changes");
     for key in ["run", "variable TOKEN", "on-resume", "health", "routes", "checkpoint", "notify"] {
         assert!(outline.iter().any(|text| text.contains(key)), "{key}: {outline:?}");
     }

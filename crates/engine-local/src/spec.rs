@@ -45,9 +45,11 @@ pub fn revision(app: &AppSpec) -> Revision {
         json!(app.cpu_limit),
         json!(app.needs),
     ];
+    // No instance is started with its reload signal: whoever runs `weal reload` sends it.
+    let process = ProcessSpec { reload_signal: None, ..app.process.clone() };
     // Versions before did not know these keys: an application without them keeps its revision, and its instances.
-    if app.process != ProcessSpec::default() {
-        parts.push(json!(app.process));
+    if process != ProcessSpec::default() {
+        parts.push(json!(process));
     }
     if app.pass_socket {
         parts.push(json!("pass-socket"));
@@ -92,6 +94,14 @@ mod tests {
         settings.stop_timeout_s += 1.0;
         assert_eq!(revision(&first).start, revision(&settings).start);
         assert_ne!(revision(&first).settings, revision(&settings).settings);
+        let mut reloads = first.clone();
+        reloads.process.reload_signal = Some(weal_model::ProcessSignal::Hup);
+        assert_eq!(revision(&first), revision(&reloads), "whoever reloads it sends the signal");
+        let mut masked = first.clone();
+        masked.process.umask = Some(0o027);
+        let mut both = masked.clone();
+        both.process.reload_signal = Some(weal_model::ProcessSignal::Hup);
+        assert_eq!(revision(&masked), revision(&both));
         let mut datagrams = first.clone();
         let port = TransportPort { transport: Transport::Udp, address: ([127, 0, 0, 1], 53).into() };
         datagrams.routes.push(RouteSpec { port: Some(port), ..RouteSpec::any("default".into()) });

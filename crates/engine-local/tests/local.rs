@@ -46,6 +46,7 @@ fn pool() -> PoolSpec {
         apps: BTreeMap::from(apps),
         jobs: BTreeMap::new(),
         notify: Vec::new(),
+        logs_to: None,
     }
 }
 

@@ -33,6 +33,7 @@ pub mod host;
 mod ids;
 mod job;
 mod job_record;
+mod logs_to;
 mod manners;
 pub mod naming;
 mod network;
@@ -67,15 +68,16 @@ pub use job_record::{
     ArrayPart, Cancellation, Hold, JobCommand, JobEnd, JobFiles, JobOutcome, JobPhase, JobRecord, JobStatus, Raised, RunEnd,
     ScheduledFor,
 };
+pub use logs_to::LogsTo;
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};
-pub use notify::{NotifyBy, NotifySpec, Occasion};
+pub use notify::{NotifyBy, NotifySpec, Occasion, hidden_address};
 pub use own_answer::OwnAnswer;
 pub use plan::{
     Action, AppExplanation, Binding, CpuShare, FlowAllocation, FlowExplanation, JobExplanation, NodeReserve, Placement,
     PlacementEntry, Plan, Reason, Report, SeatPlan, Target, WorkFactor,
 };
-pub use process::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret, SecretSource, StopSignal};
+pub use process::{EnvFile, LimitValue, ProcessSignal, ProcessSpec, ResourceLimit, Secret, SecretSource};
 pub use proxy::{ListenScheme, ListenSchemes, ProxyVersion};
 pub use quota::{JobQuota, QuotaLimit, Submitter};
 pub use route::{HeaderMatch, HttpRules, InstanceProtocol, RouteSpec, Transport, TransportPort};

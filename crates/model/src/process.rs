@@ -21,7 +21,11 @@ pub struct ProcessSpec {
     /// What it may use of the system's resources at most.
     pub limits: BTreeMap<ResourceLimit, LimitValue>,
     /// The signal that asks it to end; `None` is SIGTERM.
-    pub stop_signal: Option<StopSignal>,
+    pub stop_signal: Option<ProcessSignal>,
+    /// The signal that asks it to read its own config anew; `None` when it knows none. Not written when there is none: versions before take
+    /// a spec without this key for the same one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload_signal: Option<ProcessSignal>,
     /// `TZ` in its environment.
     pub time_zone: Option<String>,
     /// A file that it reads from its standard input, absolute; `None` is empty.
@@ -140,9 +144,9 @@ pub enum LimitValue {
     Infinity,
 }
 
-/// A signal that asks a process to end.
+/// A signal that weal sends to the main process of an application: to end it, or to have it read its config anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum StopSignal {
+pub enum ProcessSignal {
     /// Hang up.
     #[serde(rename = "SIGHUP")]
     Hup,
@@ -166,7 +170,7 @@ pub enum StopSignal {
     Winch,
 }
 
-impl StopSignal {
+impl ProcessSignal {
     /// All of them.
     pub const ALL: [Self; 7] = [Self::Hup, Self::Int, Self::Quit, Self::Term, Self::Usr1, Self::Usr2, Self::Winch];
 

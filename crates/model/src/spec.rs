@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, NodeName, NotifySpec,
+    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, LogsTo, NodeName, NotifySpec,
     ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec, Transport,
 };
 
@@ -65,6 +65,9 @@ pub struct PoolSpec {
     /// Who is told when something happens.
     #[serde(default)]
     pub notify: Vec<NotifySpec>,
+    /// Who keeps logs besides weal.
+    #[serde(default)]
+    pub logs_to: Option<LogsTo>,
 }
 
 impl PoolSpec {
@@ -90,7 +93,16 @@ impl PoolSpec {
             apps: BTreeMap::new(),
             jobs: ScheduledJobs::new(),
             notify: Vec::new(),
+            logs_to: None,
         }
+    }
+
+    /// The same for others to see: without what may be secret of the receivers' addresses.
+    #[must_use]
+    pub fn hidden(mut self) -> Self {
+        self.notify.iter_mut().for_each(|receiver| receiver.by = receiver.by.hidden());
+        self.logs_to = self.logs_to.as_ref().map(LogsTo::hidden);
+        self
     }
 
     /// Applications that others need, and which the gateway therefore gives an inner address.

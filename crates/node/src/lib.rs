@@ -61,7 +61,7 @@ use weal_rpc::Callers;
 pub use accounts::numbers::Numbers;
 pub use accounts::permits::Permits;
 pub use confidential::{Confidential, Hidden};
-pub use exec::{ExecError, command_beside};
+pub use exec::{ExecError, command_beside, signal_instance};
 pub use instance::{NoProgram, find_program};
 pub use isolation::Kind;
 pub use privileges::{Barrier, barrier, close_descriptors};

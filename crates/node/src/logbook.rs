@@ -68,6 +68,17 @@ impl Logbook {
         sources
     }
 
+    /// All logs: of ended instances, oldest first, then of those that are there, then of runs of jobs that were taken away.
+    pub fn all(&self) -> Vec<LogSource> {
+        let live = |instance| LogSource { instance, ended: None };
+        let instances = self.node.join("instances");
+        let writes = |id: &InstanceId| instances.join(id.as_str()).join(LOGS_FOLDER).is_dir();
+        let mut sources = self.past();
+        sources.extend(folders(&instances).into_iter().filter(writes).map(live));
+        sources.extend(folders(&self.node.join("runs")).into_iter().map(live));
+        sources
+    }
+
     /// A piece of a log, without waiting for more.
     ///
     /// # Errors
@@ -199,6 +210,12 @@ mod tests {
         assert!(end.text.is_empty() && end.is_over);
         assert_eq!(book.sources("shop"), [LogSource { instance: "shop-1".into(), ended: Some(at_second(6)) }]);
         assert!(matches!(book.read(&request("shop-2")), Err(LogError::Unknown(_))));
+        written(&dir, &[("a new life\n", 7)]);
+        written(&state.path().join("node/runs/job.sort-3.1"), &[("sorted\n", 8)]);
+        let all: Vec<(String, Option<Time>)> =
+            book.all().into_iter().map(|source| (source.instance.to_string(), source.ended)).collect();
+        let expected = [("shop-1", Some(at_second(6))), ("shop-1", None), ("job.sort-3.1", None)];
+        assert_eq!(all, expected.map(|(id, ended)| (id.to_owned(), ended)));
     }
 
     #[test]

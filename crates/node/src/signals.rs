@@ -5,6 +5,20 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use weal_model::ProcessSignal;
+
+/// The signal that a config names.
+pub fn number(signal: ProcessSignal) -> Signal {
+    match signal {
+        ProcessSignal::Hup => Signal::HUP,
+        ProcessSignal::Int => Signal::INT,
+        ProcessSignal::Quit => Signal::QUIT,
+        ProcessSignal::Term => Signal::TERM,
+        ProcessSignal::Usr1 => Signal::USR1,
+        ProcessSignal::Usr2 => Signal::USR2,
+        ProcessSignal::Winch => Signal::WINCH,
+    }
+}
 
 /// Sends `signal` to the process that `handle` stands for. That it is gone already is no error.
 pub fn send(handle: impl AsFd, signal: Signal) -> io::Result<()> {

@@ -84,6 +84,19 @@ pub struct Exec {
     pub command: Vec<String>,
 }
 
+/// `weal reload`.
+#[derive(Debug, Clone, Args)]
+pub struct Reload {
+    /// Which pool.
+    #[command(flatten)]
+    pub target: PoolArgs,
+    /// The application.
+    pub app: String,
+    /// Only this instance [default: all].
+    #[arg(long, value_name = "ID")]
+    pub instance: Option<String>,
+}
+
 /// How many instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {

@@ -7,6 +7,7 @@ use clap::CommandFactory;
 use serde_json::json;
 
 use crate::args::Cli;
+use crate::completion;
 use crate::output;
 
 /// `weal version`.
@@ -21,9 +22,7 @@ pub fn version(json: bool) -> anyhow::Result<()> {
 
 /// `weal completion SHELL`.
 pub fn completion(shell: clap_complete::Shell) -> anyhow::Result<()> {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "weal", &mut script);
-    output::print(&String::from_utf8(script)?);
+    output::print(&completion::script(shell)?);
     Ok(())
 }
 

@@ -35,7 +35,8 @@ pub fn validate(target: &PoolArgs, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `weal config show`: what the pool runs by, or the file when none runs.
+/// Runs `weal config show`: what the pool runs by, or the file when none runs. It is made to be shown around, so the addresses of
+/// receivers, which are mostly secrets, stay in the file.
 pub fn show(command: &ConfigCommand, json: bool) -> anyhow::Result<()> {
     let ConfigCommand::Show { effective, target } = command;
     let client = Client::new(&StateDir::find(target)?);
@@ -47,10 +48,11 @@ pub fn show(command: &ConfigCommand, json: bool) -> anyhow::Result<()> {
         }
         Err(error) => return Err(error.into_failure().into()),
     };
+    let spec = spec.hidden();
     match (json, effective) {
         (true, _) => return output::json(&spec, false),
         (false, true) => output::print(&weal_config::effective(&spec)),
-        (false, false) => output::print(&text),
+        (false, false) => output::print(&weal_config::hidden_text(&text).unwrap_or_else(|| weal_config::effective(&spec))),
     }
     Ok(())
 }

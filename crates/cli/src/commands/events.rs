@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weal_model::{Event, Time};
 
-use super::json_text;
+use super::{app_of, json_text};
 use crate::args;
 use crate::client::{Client, block_on};
 use crate::output;
@@ -27,6 +27,10 @@ pub fn run(order: &args::Events, json: bool) -> anyhow::Result<()> {
         let newest = events.iter().map(|event| event.id).max().unwrap_or(0);
         events.retain(|event| wanted.has(event));
         events.drain(..events.len().saturating_sub(order.limit as usize));
+        // One that has left the pool may have events; without any, the name is most likely a slip.
+        if let Some(app) = order.app.as_ref().filter(|_| events.is_empty()) {
+            app_of(&client.status().await.map_err(|error| error.into_failure())?, app)?;
+        }
         if json && !order.watch {
             return output::json(&events, false);
         }

@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::signal::unix::{SignalKind, signal};
 use weal_model::{AppState, AppStatus, InstanceId, InstanceState};
 
+use super::app_of;
 use crate::args::deploy::Exec;
 use crate::client::{Client, Error, block_on};
 use crate::failure::{Exit, Failure};
@@ -22,14 +23,10 @@ pub fn run(order: &Exec) -> anyhow::Result<u8> {
     let client = Client::new(&state);
     block_on(async {
         let status = client.status().await.map_err(Error::into_failure)?;
-        let Some(app) = status.apps.iter().find(|app| app.name.as_str() == order.app) else {
-            let known: Vec<&str> = status.apps.iter().map(|app| app.name.as_str()).collect();
-            let message = format!("there is no application `{}`: there are {}", order.app, known.join(", "));
-            return Err(Failure::new(Exit::Failed, message).into());
-        };
+        let app = app_of(&status, &order.app)?;
         let instance = chosen(app, order.instance.as_deref())?;
         // It gets the application's secrets: what cannot be written down is not run.
-        client.note_exec(app.name.as_str()).await.map_err(Error::into_failure)?;
+        client.note_done_here(app.name.as_str(), "exec").await.map_err(Error::into_failure)?;
         let mut command = weal_node::command_beside(&state.root, &app.name, &instance, &order.command)?;
         let program = &order.command[0];
         let child = command.spawn().with_context(|| format!("cannot run {program} beside {instance}"))?;

@@ -3,7 +3,7 @@
 use weal_model::{AppStatus, InstanceStatus, Status};
 
 use super::status::{instance_tone, state_word};
-use super::{json_text, show};
+use super::{app_of, json_text, show};
 use crate::args;
 use crate::client::{Client, Error, block_on};
 use crate::output::{Table, cell, milliseconds, now, span, toned};
@@ -23,10 +23,9 @@ pub fn run(order: &args::Instances, json: bool) -> anyhow::Result<()> {
 /// The application that is named, or all.
 fn chosen<'a>(status: &'a Status, name: Option<&str>) -> Result<Vec<&'a AppStatus>, Error> {
     let Some(name) = name else { return Ok(status.apps.iter().collect()) };
-    let found = status.apps.iter().find(|app| app.name.as_str() == name);
-    found.map(|app| vec![app]).ok_or_else(|| Error::Refused {
+    app_of(status, name).map(|app| vec![app]).map_err(|failure| Error::Refused {
         status: hyper::StatusCode::NOT_FOUND,
-        message: format!("there is no application `{name}`"),
+        message: failure.message,
         diagnostics: Vec::new(),
     })
 }

@@ -1,5 +1,7 @@
 //! `weal load`: makes load and measures what comes back, without coordinated omission.
 
+mod chart;
+
 use std::fs::File;
 use std::io::BufReader;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -16,6 +18,7 @@ use weal_model::written::parse_rate;
 use weal_scenario::Scenario;
 use weal_scenario::workload::{Phase, TraceWindow, Workload, read_requests_per_minute};
 
+use self::chart::Chart;
 use crate::args::{Load, PoolArgs};
 use crate::client::Client;
 use crate::failure::{Exit, Failure};
@@ -92,8 +95,9 @@ pub async fn drive_shown(flows: &[LoadFlow], options: &Options) -> anyhow::Resul
     let (sender, mut progress) = watch::channel(Vec::<Progress>::new());
     let bar = if output::is_terminal(Stream::Err) { ProgressBar::new(options.duration.as_secs()) } else { ProgressBar::hidden() };
     bar.set_style(
-        ProgressStyle::with_template("{bar:30} {elapsed} of {len}s  {msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
+        ProgressStyle::with_template("{bar:30} {elapsed} of {len}s\n{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
+    let mut chart = Chart::default();
     let load = drive(flows, options, &sender);
     tokio::pin!(load);
     let outcome = loop {
@@ -102,7 +106,8 @@ pub async fn drive_shown(flows: &[LoadFlow], options: &Options) -> anyhow::Resul
             changed = progress.changed() => {
                 if changed.is_ok() {
                     bar.set_position(bar.elapsed().as_secs());
-                    bar.set_message(summary(&progress.borrow()));
+                    chart.handle_progress(bar.elapsed(), &progress.borrow());
+                    bar.set_message(chart.text());
                 }
             }
             _ = tokio::signal::ctrl_c() => bail!("interrupted before the first measurement ended"),
@@ -110,13 +115,6 @@ pub async fn drive_shown(flows: &[LoadFlow], options: &Options) -> anyhow::Resul
     };
     bar.finish_and_clear();
     Ok(outcome)
-}
-
-fn summary(progress: &[Progress]) -> String {
-    let sent: u64 = progress.iter().map(|flow| flow.sent).sum();
-    let answered: u64 = progress.iter().map(|flow| flow.answered).sum();
-    let slowest = progress.iter().map(|flow| flow.response.p95_ms).fold(0.0, f64::max);
-    format!("{sent} sent, {answered} answered, p95 {}", milliseconds(slowest))
 }
 
 async fn of_scenario(file: &Path, target: &PoolArgs, options: Options) -> anyhow::Result<(Vec<LoadFlow>, Options)> {

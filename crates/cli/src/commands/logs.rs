@@ -1,7 +1,5 @@
 //! `weal logs APP`: what an application, a job or a role of weal wrote.
 
-mod entry;
-
 use std::collections::BTreeSet;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -15,12 +13,12 @@ use weal_node::logbook::{LogError, Logbook};
 use weal_protocol::controller::LogLine;
 use weal_protocol::node::LogsRequest;
 
-use self::entry::Entry;
 use super::json_text;
 use crate::args::{Logs, PoolArgs};
 use crate::client::{Client, Error, block_on, escape};
 use crate::failure::{Exit, Failure};
 use crate::lines::LineBuffer;
+use crate::log_entry::Entry;
 use crate::output;
 use crate::state::StateDir;
 use crate::terminal;

@@ -16,6 +16,7 @@ pub mod logs;
 pub mod recording;
 pub mod rehearse;
 mod rehearsed_jobs;
+pub mod reload;
 pub mod reproduce;
 pub mod run;
 mod script;
@@ -36,6 +37,9 @@ pub mod why;
 
 use std::time::Duration;
 
+use weal_model::{AppStatus, Status};
+
+use crate::failure::{Exit, Failure};
 use crate::output;
 
 /// Between two showings with `--watch`: a flow cycle is at least as long.
@@ -63,6 +67,18 @@ where
         }
         tokio::time::sleep(AGAIN).await;
     }
+}
+
+/// The application of that name.
+///
+/// # Errors
+/// There is none; says which there are.
+pub fn app_of<'s>(status: &'s Status, name: &str) -> Result<&'s AppStatus, Failure> {
+    status.apps.iter().find(|app| app.name.as_str() == name).ok_or_else(|| {
+        let known: Vec<&str> = status.apps.iter().map(|app| app.name.as_str()).collect();
+        let there = if known.is_empty() { "the pool has none".to_owned() } else { format!("there are {}", known.join(", ")) };
+        Failure::new(Exit::Failed, format!("there is no application `{name}`: {there}"))
+    })
 }
 
 /// `value` as JSON with a newline: on one line when more will follow.

@@ -23,11 +23,12 @@ const LOOK: Duration = Duration::from_secs(1);
 pub fn record(order: &Record) -> anyhow::Result<()> {
     let client = Client::new(&StateDir::find(&order.target)?);
     let until = order.duration.as_deref().map(span).transpose()?.map(|duration| Instant::now() + duration);
-    let file = File::create(&order.recording).with_context(|| format!("cannot write {}", order.recording.display()))?;
-    let mut recorder = Recorder::new(BufWriter::new(file));
-    block_on(async {
+    let recorder = block_on(async {
         let mut seen =
             client.events(None, 1).await.map_err(crate::client::Error::into_failure)?.last().map_or(0, |event| event.id);
+        // Only now: where no pool runs, the recording that lies there already stays.
+        let file = File::create(&order.recording).with_context(|| format!("cannot write {}", order.recording.display()))?;
+        let mut recorder = Recorder::new(BufWriter::new(file));
         let mut tick = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
@@ -46,7 +47,7 @@ pub fn record(order: &Record) -> anyhow::Result<()> {
                 break;
             }
         }
-        Ok(())
+        Ok(recorder)
     })?;
     recorder.finish().context("cannot write the recording")?;
     Ok(())

@@ -1,6 +1,6 @@
 //! `weal what-if`: a recording simulated as it was, and with something changed (docs/recordings.md).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -11,7 +11,7 @@ use weal_load::Recording;
 use weal_model::written::parse_size;
 use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
 use weal_rng as random;
-use weal_scenario::report::{FlowSeries, Run};
+use weal_scenario::report::{AppSeries, FlowSeries, Run};
 use weal_scenario::{Behaviour, Call, LoadSource, RequestCost, Scenario, Span, Surroundings, WorkDistribution};
 
 use crate::args::WhatIf;
@@ -35,12 +35,13 @@ pub fn run(order: &WhatIf, json: bool) -> anyhow::Result<()> {
     let file = File::open(&order.recording).with_context(|| format!("cannot read {}", order.recording.display()))?;
     let recording = Recording::read(BufReader::new(file)).with_context(|| format!("cannot use {}", order.recording.display()))?;
     let config = config_file::load(order.target.file.as_deref().unwrap_or(Path::new(DEFAULT_FILE)))?;
+    let pool = config.spec.clone();
     let before = scenario_of(&recording, config.spec, order.seed);
     let after = changed(before.clone(), order)?;
     let (before, after) = (simulate_shown(&before)?, simulate_shown(&after)?);
     sound(&before)?;
     sound(&after)?;
-    let comparison = Comparison::of(&before.run, &after.run);
+    let comparison = Comparison::of(&before.run, &after.run, &pool);
     if json { output::json(&comparison, false) } else { comparison.show() }
 }
 
@@ -190,8 +191,36 @@ fn missing(what: &str, name: &str) -> Failure {
 #[derive(Debug, Serialize)]
 struct Comparison {
     flows: Vec<ComparedFlow>,
+    /// How busy each node is: a flow that gains nothing by more CPU may not have been short of it.
+    nodes: Vec<ComparedNode>,
+    /// How many instances each application has.
+    apps: Vec<ComparedApp>,
     changes_before: usize,
     changes_after: usize,
+}
+
+/// A node, in either run; `None` where it is not there.
+#[derive(Debug, Serialize)]
+struct ComparedNode {
+    name: String,
+    before: Option<Busy>,
+    after: Option<Busy>,
+}
+
+/// Cores, the first a mean over the run without its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Busy {
+    cpu_used: f64,
+    cpu_capacity: f64,
+}
+
+/// Ready instances, a mean over the run without its beginning.
+#[derive(Debug, Serialize)]
+struct ComparedApp {
+    name: String,
+    before: f64,
+    after: f64,
+    most: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -214,7 +243,7 @@ struct Side {
 }
 
 impl Comparison {
-    fn of(before: &Run, after: &Run) -> Self {
+    fn of(before: &Run, after: &Run, pool: &PoolSpec) -> Self {
         let side = |run: &Run, flow: &FlowSeries| {
             let from_s = WARM_UP_S.min(run.duration_s / 3.0);
             let utilities: Vec<f64> =
@@ -237,7 +266,20 @@ impl Comparison {
             after: side(after, new),
         };
         let changes = |run: &Run| run.changes.iter().filter(|change| change.placement).count();
-        Self { flows: flows.map(flow).collect(), changes_before: changes(before), changes_after: changes(after) }
+        let most = |name: &str| pool.apps.get(name).map_or(0, |app| app.instances.max);
+        let app = |(old, new): (&AppSeries, &AppSeries)| ComparedApp {
+            name: old.name.clone(),
+            before: mean_ready(old, before.duration_s),
+            after: mean_ready(new, after.duration_s),
+            most: most(&old.name),
+        };
+        Self {
+            flows: flows.map(flow).collect(),
+            nodes: compared_nodes(before, after),
+            apps: before.apps.iter().zip(&after.apps).map(app).collect(),
+            changes_before: changes(before),
+            changes_after: changes(after),
+        }
     }
 
     fn show(&self) -> anyhow::Result<()> {
@@ -259,9 +301,52 @@ impl Comparison {
             }
         }
         output::print(&table.render());
+        output::print(&format!("\n{}\n{}\n", self.nodes_text(), self.apps_text()));
         output::line(&format!("placement changes: {} before, {} after", self.changes_before, self.changes_after));
         Ok(())
     }
+}
+
+impl Comparison {
+    fn nodes_text(&self) -> String {
+        let mut table = Table::new(&["NODE", "CPU BEFORE", "CPU AFTER"]);
+        let shown = |busy: Option<Busy>| {
+            cell(busy.map_or_else(|| "-".to_owned(), |busy| format!("{:.2} of {:.2}", busy.cpu_used, busy.cpu_capacity)))
+        };
+        self.nodes.iter().for_each(|node| table.row(vec![cell(&node.name), shown(node.before), shown(node.after)]));
+        table.render()
+    }
+
+    fn apps_text(&self) -> String {
+        let mut table = Table::new(&["APP", "INSTANCES BEFORE", "AFTER", "AT MOST"]);
+        for app in &self.apps {
+            let ready = |ready: f64| cell(format!("{ready:.1}"));
+            table.row(vec![cell(&app.name), ready(app.before), ready(app.after), cell(app.most.to_string())]);
+        }
+        table.render()
+    }
+}
+
+/// The nodes of either run, by their names.
+fn compared_nodes(before: &Run, after: &Run) -> Vec<ComparedNode> {
+    let names: BTreeSet<&String> = before.nodes.iter().chain(&after.nodes).map(|node| &node.name).collect();
+    let busy = |run: &Run, name: &str| {
+        let node = run.nodes.iter().find(|node| node.name == name)?;
+        let from_s = WARM_UP_S.min(run.duration_s / 3.0);
+        let used: Vec<f64> = node.points.iter().filter(|point| point.t_s >= from_s).map(|point| point.cpu_used).collect();
+        let cpu_used = if used.is_empty() { 0.0 } else { used.iter().sum::<f64>() / used.len() as f64 };
+        Some(Busy { cpu_used, cpu_capacity: node.cpu_capacity })
+    };
+    let node = |name: &String| ComparedNode { name: name.clone(), before: busy(before, name), after: busy(after, name) };
+    names.into_iter().map(node).collect()
+}
+
+/// A mean over time: each count holds up to the next.
+fn mean_ready(app: &AppSeries, duration_s: f64) -> f64 {
+    let from_s = WARM_UP_S.min(duration_s / 3.0);
+    let ends = app.ready.iter().skip(1).map(|(at, _)| *at).chain([duration_s]);
+    let held = app.ready.iter().zip(ends).map(|((at, count), end)| (end - at.max(from_s)).max(0.0) * f64::from(*count));
+    held.sum::<f64>() / (duration_s - from_s).max(f64::MIN_POSITIVE)
 }
 
 #[cfg(test)]
@@ -325,6 +410,31 @@ mod tests {
         let mean_ms = simulate_shown(&scenario).unwrap().run.flows[0].summary.mean_ms;
         // M/D/4 at a load of 0.2 waits for less than a hundredth of its work.
         assert!((30.0..31.5).contains(&mean_ms), "{mean_ms}");
+    }
+
+    #[test]
+    fn what_nodes_and_instances_did_stands_beside_what_flows_got() {
+        let simulated = |arguments: &[&str]| simulate_shown(&changed(scenario(), &order(arguments)).unwrap()).unwrap().run;
+        let pool = scenario().pool;
+        let told = Comparison::of(&simulated(&[]), &simulated(&["--load", "2", "--node", "n2=1.0, 1GiB"]), &pool);
+        let [n1, n2] = &told.nodes[..] else { panic!("{:?}", told.nodes) };
+        assert!(n1.before.is_some_and(|busy| (busy.cpu_used - 0.4).abs() < 0.05 && busy.cpu_capacity == 1.0), "{n1:?}");
+        assert!(n2.before.is_none() && n2.after.is_some(), "{n2:?}");
+        assert!(
+            (told.apps[0].before - 1.0).abs() < 0.1 && told.apps[0].most == pool.apps["shop"].instances.max,
+            "{:?}",
+            told.apps
+        );
+        let shown = told.nodes_text() + &told.apps_text();
+        let is_new = |line: &str| line.split_whitespace().take(2).eq(["n2", "-"]);
+        assert!(shown.contains("of 1.00") && shown.contains("AT MOST") && shown.lines().any(is_new), "{shown}");
+    }
+
+    #[test]
+    fn counts_hold_up_to_the_next() {
+        let app = AppSeries { name: "a".to_owned(), ready: vec![(0.0, 1), (100.0, 3), (130.0, 1)] };
+        // From 50 s on: 50 s of one, 30 s of three, 20 s of one.
+        assert!((mean_ready(&app, 150.0) - (50.0 + 90.0 + 20.0) / 100.0).abs() < 1e-9);
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Feed {
 
     /// What the supervisor does of a config that the controller says is in force, and what it does not, in words. It reads the text itself: what
     /// the controller makes of it may be something else. Whom applications may run as is not the controller's to say, so whoever deploys as root
-    /// allows that. Nor is which files of certificates are read, which authorities asked, and who is told of what: as whoever runs weal, the
+    /// allows that. Nor is which files of certificates are read, which authorities asked, who is told of what, and who gets logs: as whoever runs weal, the
     /// supervisor does that only as that one has said.
     fn understand(&self, view: &ConfigView) -> (PoolSpec, Vec<String>) {
         let Ok(parsed) = weal_config::parse(&view.text, &view.path, &machine()) else {
@@ -170,12 +170,13 @@ impl Feed {
         };
         let (mut spec, mut exceptions) = (parsed.spec, Vec::new());
         let text = OwnText { text: &view.text, path: Path::new(&view.path) };
-        if (&spec.tls, &spec.notify) != (&self.spec.tls, &self.spec.notify) && !allowed::is_own(&self.state, text) {
-            let what =
-                "its certificates and [[notify]]: only who runs weal changes these, by the pool's config file or `weal deploy`";
+        let own = |spec: &PoolSpec| (spec.tls.clone(), spec.notify.clone(), spec.logs_to.clone());
+        if own(&spec) != own(&self.spec) && !allowed::is_own(&self.state, text) {
+            let what = "its certificates, [[notify]] and logs-to: only who runs weal changes these, by the pool's config file or `weal deploy`";
             exceptions.push(what.to_owned());
             spec.tls.clone_from(&self.spec.tls);
             spec.notify.clone_from(&self.spec.notify);
+            spec.logs_to.clone_from(&self.spec.logs_to);
         }
         (spec, exceptions)
     }

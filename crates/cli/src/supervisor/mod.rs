@@ -19,6 +19,7 @@ mod progress;
 mod pulse;
 mod role;
 mod secure;
+mod ship;
 mod shutdown;
 mod signals;
 pub mod sockets;

@@ -23,6 +23,7 @@ use super::progress::{Arrival, Progress};
 use super::pulse::{self, Beat};
 use super::role::{Role, RoleEnd};
 use super::secure::SecureFeed;
+use super::ship::Ship;
 use super::shutdown::{Needs, Shutdown, needs_of};
 use super::signals::{Asked, Signals};
 use super::upgrade::OwnProgram;
@@ -196,6 +197,7 @@ impl Supervisor {
         let (shows, shown) = mpsc::channel(1);
         tokio::spawn(Acme::new(&self.state, &self.console, shows).run(in_force.subscribe()));
         tokio::spawn(Notify::new(&self.state, client.clone(), self.console.clone()).run(specs.clone()));
+        tokio::spawn(Ship::new(&self.state, self.console.clone()).run(specs.clone()));
         tokio::spawn(secure.run(specs, self.gateway_starts.subscribe(), shown));
         let (state, console, ports) = (self.state.clone(), self.console.clone(), self.ports.clone());
         tokio::spawn(Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished));

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use crate::pool::text;
+use crate::pool::{Pool, echo_app, text};
 
 fn weal(args: &[&str], envs: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weal"));
@@ -35,8 +35,39 @@ fn color_beats_no_color_and_pipes_get_none() {
 fn every_shell_gets_a_completion_script() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let output = weal(&["completion", shell], &[]);
-        assert!(output.status.success() && text(&output.stdout).contains("weal"), "{shell}");
+        let script = text(&output.stdout);
+        assert!(output.status.success() && script.contains("weal") && script.contains("_WEAL_COMPLETE"), "{shell}: {script}");
     }
+}
+
+/// What bash is told when it asks what may stand at the end of `words`.
+fn completed(pool: &Pool, words: &[&str]) -> Vec<String> {
+    let mut command = pool.command(&["--"]);
+    command.args(words).env("_WEAL_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_shell_completes_the_names_of_the_pool() {
+    let nodes = "[[node]]\nname = \"left\"\ncpu = 0.5\nmemory = \"200MiB\"\n\n";
+    let mut pool = Pool::unwatched(&(nodes.to_owned() + &echo_app("echo", "") + &echo_app("other", "")));
+    assert_eq!(completed(&pool, &["weal", "logs", ""])[..2], ["echo", "other"], "of the file, since no pool runs");
+    assert_eq!(completed(&pool, &["weal", "why", "echo", "--node", ""]), ["left"]);
+    pool.up();
+    let submitted = pool.run(&["submit", "--done-by", "10m", "--memory", "16MiB", "--name", "render", "--", "/bin/true"]);
+    assert!(submitted.status.success(), "{}", text(&submitted.stderr));
+    for (words, expected) in [
+        (&["weal", "restart", "o"][..], &["other"][..]),
+        (&["weal", "why", "echo", "--node", ""], &["left"]),
+        (&["weal", "logs", "echo", "--instance", "other"], &["other-1"]),
+        (&["weal", "job", "show", "ren"], &["render-1"]),
+        (&["weal", "job", "req"], &["requeue"]),
+    ] {
+        assert_eq!(completed(&pool, words), expected, "{words:?}");
+    }
+    assert_eq!(completed(&pool, &["weal", "logs", "--state", "/nowhere", "--file", "/nowhere/weal.toml", "e"]), [] as [&str; 0]);
 }
 
 #[test]

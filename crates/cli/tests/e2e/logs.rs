@@ -1,10 +1,13 @@
 //! `weal logs`: who wrote what and when, also of instances and pools that are gone.
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 
 use serde_json::Value;
 
-use crate::pool::{Pool, text};
+use crate::pool::{PATIENCE, Pool, text};
 
 /// Two instances that write lines, JSON and a line without an end, and more when they are asked to end.
 const WRITER: &str = r#"[app.writer]
@@ -99,4 +102,74 @@ fn a_jobs_lines_are_read_like_those_of_an_application() {
     let lines: Vec<&str> = said.lines().filter_map(|line| line.split(" | ").nth(1)).collect();
     assert_eq!(lines, ["one", "two"], "{said}");
     assert_eq!(text(&pool.run(&["logs", "sum-1", "--raw", "--follow"]).stdout), "one\ntwo\n", "following ends with the job");
+}
+
+/// Takes what is posted to `/v1/logs`; the first request is refused for the moment.
+fn collector() -> (u16, Receiver<Value>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (taken, posted) = channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let head: Vec<String> = stream.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+            assert_eq!(head[0], "POST /v1/logs HTTP/1.1");
+            let length = head.iter().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap()];
+            stream.read_exact(&mut body).unwrap();
+            let status = if number == 0 { "503 Service Unavailable" } else { "200 OK" };
+            write!(stream.get_mut(), "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+            if number > 0 && taken.send(serde_json::from_slice(&body).unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    (port, posted)
+}
+
+/// Instance and message of each record that was posted until one of them says `last`.
+fn records(posted: &Receiver<Value>, last: &str) -> Vec<(String, String)> {
+    let mut records = Vec::new();
+    while !records.iter().any(|(_, message): &(String, String)| message == last) {
+        let body = posted.recv_timeout(*PATIENCE).unwrap_or_else(|_| panic!("no `{last}` after {records:?}"));
+        for resource in body["resourceLogs"].as_array().unwrap() {
+            let attributes = resource["resource"]["attributes"].as_array().unwrap();
+            let id = attributes.iter().find(|one| one["key"] == "service.instance.id").unwrap()["value"]["stringValue"].clone();
+            let of =
+                |record: &Value| (id.as_str().unwrap().to_owned(), record["body"]["stringValue"].as_str().unwrap().to_owned());
+            records.extend(resource["scopeLogs"][0]["logRecords"].as_array().unwrap().iter().map(of));
+        }
+    }
+    records
+}
+
+#[test]
+fn a_collector_gets_every_line_once_also_the_last_words_and_those_of_jobs() {
+    let (port, posted) = collector();
+    let one = WRITER.replace("instances = 2", "instances = 1");
+    let mut pool = Pool::new(&one);
+    let with = std::fs::read_to_string(pool.config()).unwrap();
+    let with = with.replace("[pool]\n", &format!("[pool]\nlogs-to = \"http://127.0.0.1:{port}\"\n"));
+    pool.write_text(&with);
+    pool.up();
+    let mut all = records(&posted, "slow");
+    let restarted = pool.run(&["restart", "writer"]);
+    assert!(restarted.status.success(), "{}", text(&restarted.stderr));
+    let job = pool.run(&["submit", "--done-by", "10m", "--wait", "--name", "sum", "--", "sh", "-c", "echo summed"]);
+    assert!(job.status.success(), "{}", text(&job.stderr));
+    // Both come, in whichever order.
+    all.extend(records(&posted, "last words"));
+    if !all.iter().any(|(_, message)| message == "summed") {
+        all.extend(records(&posted, "summed"));
+    }
+    if !all.iter().any(|(instance, message)| instance == "writer-2" && message == "slow") {
+        all.extend(records(&posted, "slow"));
+    }
+    let of = |wanted: &str| -> Vec<&str> {
+        all.iter().filter(|(instance, _)| instance == wanted).map(|(_, message)| message.as_str()).collect()
+    };
+    assert_eq!(of("writer-1"), ["writer-1 begins", "slow", "a line without an end", "goodbye", "last words"]);
+    assert_eq!(of("writer-2")[..2], ["writer-2 begins", "slow"]);
+    assert_eq!(of("job.sum-1.1"), ["summed"]);
+    assert!(pool.printed().contains("logs-to: ") && pool.printed().contains("lines are taken again"), "{}", pool.printed());
 }

@@ -4,6 +4,7 @@ mod acme;
 mod adopt;
 mod api_tls;
 mod attackers;
+mod bad_input;
 mod basics;
 mod begin;
 mod commands;

@@ -70,6 +70,14 @@ fn a_failed_deploy_is_told_to_an_address_and_a_command_and_so_is_its_end() {
     assert!(written.contains("\"resolved\":false") && written.contains("deploy-failed echo 1"), "{written}");
     let log = std::fs::read_to_string(pool.state().join("logs/supervisor.log")).unwrap_or_default();
     assert!(!log.contains("s3cret") && !pool.printed().contains("s3cret"), "no log has the address");
+    for shown in
+        [&["config", "show"][..], &["config", "show", "--effective"], &["config", "show", "-o", "json"], &["status"], &["events"]]
+    {
+        let output = pool.run(shown);
+        let told = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success() && !told.contains("s3cret"), "{shown:?}: {told}");
+        assert!(shown[0] != "config" || told.contains(&format!("http://127.0.0.1:{port}/…")), "{shown:?}: {told}");
+    }
 
     // The version that failed is no place to go back to.
     let refused = pool.run(&["rollback", "--yes", "2"]);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use crate::load::{Load, get};
-use crate::pool::{Pool, echo_app, text};
+use crate::pool::{Pool, echo_app, echo_program, text};
 
 fn done(pool: &Pool, args: &[&str]) -> String {
     let output = pool.run(args);
@@ -89,8 +89,18 @@ fn a_command_runs_beside_an_instance_with_its_environment() {
 #[test]
 fn each_order_says_what_is_wrong_with_a_name_and_that_nothing_runs() {
     let mut pool = Pool::unwatched(&echo_app("echo", ""));
-    let orders: [&[&str]; 5] =
-        [&["restart", "shop"], &["stop", "shop"], &["start", "shop"], &["scale", "shop", "2"], &["exec", "shop", "--", "true"]];
+    let orders: [&[&str]; 10] = [
+        &["restart", "shop"],
+        &["stop", "shop"],
+        &["start", "shop"],
+        &["scale", "shop", "2"],
+        &["exec", "shop", "--", "true"],
+        &["reload", "shop"],
+        &["sleep", "shop"],
+        &["wake", "shop"],
+        &["why", "shop"],
+        &["instances", "shop"],
+    ];
     for order in orders {
         let output = pool.run(order);
         assert_eq!(output.status.code(), Some(4), "{order:?}: {}", text(&output.stderr));
@@ -105,4 +115,36 @@ fn each_order_says_what_is_wrong_with_a_name_and_that_nothing_runs() {
         assert_eq!(output.status.code(), Some(1), "{order:?}: {said}");
         assert!(said.contains("there is no application `shop`: there are echo"), "{order:?}: {said}");
     }
+}
+
+#[test]
+fn a_reload_reaches_the_program_of_each_instance_and_starts_nothing_anew() {
+    let script = "trap 'echo it reads its config' HUP; \"$0\" --port \"$1\" & while :; do wait; [ $? -gt 128 ] || exit; done";
+    let program = echo_program();
+    let of = |reload: &str| {
+        echo_app("echo", reload).replace(
+            &format!("run = [\"{}\", \"--port\", \"$PORT\"]", program.display()),
+            &format!("run = [\"/bin/sh\", \"-c\", {script:?}, \"{}\", \"$PORT\"]", program.display()),
+        )
+    };
+    let mut pool = Pool::unwatched(&of(""));
+    pool.up();
+    let pids = pool.instance_pids();
+    let refused = pool.run(&["reload", "echo"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(1) && said.contains("echo has no `reload-signal`"), "{said}");
+    pool.write_unwatched(&of("reload-signal = \"SIGHUP\""));
+    let deployed = done(&pool, &["deploy", "--yes"]);
+    assert_eq!(pool.instance_pids(), pids, "the key is no reason to start it anew: {deployed}");
+    assert_eq!(done(&pool, &["reload", "echo"]), "echo: SIGHUP sent to echo-1\n");
+    pool.eventually("the program has seen it", || {
+        text(&pool.run(&["logs", "echo"]).stdout).contains("it reads its config").then_some(())
+    });
+    assert_eq!(pool.instance_pids(), pids);
+    assert_eq!(get(pool.listen, "echo.localhost", "/").unwrap().0, 200);
+    let events = text(&pool.run(&["events"]).stdout);
+    assert!(events.contains("the instances of echo are told to read their config anew, by an order"), "{events}");
+    assert!(text(&pool.run(&["audit"]).stdout).contains("POST /v1/apps/echo/reload"));
+    let other = pool.run(&["reload", "echo", "--instance", "echo-9"]);
+    assert!(text(&other.stderr).contains("echo has no instance echo-9 that runs"), "{}", text(&other.stderr));
 }

@@ -14,6 +14,7 @@ pub(super) fn add(app: &mut Section, spec: &ProcessSpec) {
     let optional = [
         ("group", spec.group.clone(), "the user's own"),
         ("stop-signal", spec.stop_signal.map(|signal| signal.as_str().to_owned()), "SIGTERM"),
+        ("reload-signal", spec.reload_signal.map(|signal| signal.as_str().to_owned()), "none"),
         ("time-zone", spec.time_zone.clone(), "that of weal's own environment"),
         ("stdin", spec.stdin.clone(), "empty"),
         ("umask", spec.umask.map(|mask| format!("{mask:03o}")), "022"),

@@ -32,6 +32,7 @@ pub(super) struct App {
     pub group: Option<String>,
     pub umask: Option<String>,
     pub stop_signal: Option<&'static str>,
+    pub reload_signal: Option<&'static str>,
     pub limits: Vec<(String, u64)>,
     pub cwd: Option<String>,
     pub stop_timeout: Option<String>,
@@ -65,6 +66,7 @@ impl App {
         self.cwd.iter().for_each(|cwd| section.add("cwd", cwd));
         self.stop_timeout.iter().for_each(|span| section.add("stop-timeout", span));
         self.stop_signal.iter().for_each(|signal| section.add("stop-signal", *signal));
+        self.reload_signal.iter().for_each(|signal| section.add("reload-signal", *signal));
         self.restart.iter().for_each(|policy| section.add("restart", *policy));
         if !self.secrets.is_empty() {
             let as_file = |place: &String| InlineTable::from_iter([("from", place.as_str()), ("as", "file")]);

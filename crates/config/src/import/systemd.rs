@@ -1,7 +1,7 @@
 //! `import::systemd`: a service unit.
 
 use weal_model::written::show_span;
-use weal_model::{ResourceLimit, StopSignal};
+use weal_model::{ProcessSignal, ResourceLimit};
 
 use super::app::{App, MAY_LISTEN, health_command, to_toml};
 use super::command::escape;
@@ -90,6 +90,8 @@ impl Reader {
             "Restart" => self.app.restart = Some(restart(value)),
             "TimeoutStopSec" => self.stop_timeout(value),
             "KillSignal" => self.stop_signal(value),
+            "ReloadSignal" => self.reload_signal(value),
+            "ExecReload" if signal_of_kill(value).is_some() => self.app.reload_signal = signal_of_kill(value),
             "MemoryMax" | "MemoryLimit" => self.memory(value),
             "CPUQuota" => self.cpu(value),
             "LoadCredential" => self.credential(value),
@@ -158,8 +160,15 @@ impl Reader {
         }
     }
 
+    fn reload_signal(&mut self, value: &str) {
+        self.app.reload_signal = signal(value);
+        if self.app.reload_signal.is_none() {
+            self.notes.push(format!("left out `ReloadSignal={value}`: it is none of those that weal sends"));
+        }
+    }
+
     fn stop_signal(&mut self, value: &str) {
-        self.app.stop_signal = StopSignal::ALL.map(StopSignal::as_str).into_iter().find(|name| *name == value);
+        self.app.stop_signal = signal(value);
         if self.app.stop_signal.is_none() {
             self.notes.push(format!("left out `KillSignal={value}`: it is none of those that weal sends"));
         }
@@ -202,6 +211,26 @@ impl Reader {
         );
         self.notes.push(text);
     }
+}
+
+/// A signal that weal sends, with or without `SIG` before its name.
+fn signal(name: &str) -> Option<&'static str> {
+    ProcessSignal::ALL
+        .map(ProcessSignal::as_str)
+        .into_iter()
+        .find(|known| *known == name || known.strip_prefix("SIG") == Some(name))
+}
+
+/// The signal of `/bin/kill -HUP $MAINPID`, as most units are reloaded; `None` for any other command.
+fn signal_of_kill(command: &str) -> Option<&'static str> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let name = match words.as_slice() {
+        [_, "-s", name, "$MAINPID"] => *name,
+        [_, option, "$MAINPID"] => option.strip_prefix('-')?,
+        _ => return None,
+    };
+    let program = words[0].trim_start_matches('-');
+    ["kill", "/bin/kill", "/usr/bin/kill"].contains(&program).then(|| signal(name)).flatten()
 }
 
 fn restart(value: &str) -> &'static str {

@@ -18,7 +18,7 @@ use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 46] = [
+pub(crate) const KEYS: [&str; 47] = [
     "run",
     "kind",
     "release",
@@ -62,6 +62,7 @@ pub(crate) const KEYS: [&str; 46] = [
     "umask",
     "limits",
     "stop-signal",
+    "reload-signal",
     "time-zone",
     "stdin",
     "sleep",

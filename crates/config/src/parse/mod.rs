@@ -12,6 +12,7 @@ mod extras;
 mod health;
 mod job;
 mod listen;
+mod logs_to;
 mod names;
 mod notify;
 mod paths;

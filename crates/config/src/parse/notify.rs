@@ -63,7 +63,7 @@ fn read_target(reading: &mut Reading, section: &Section, entry: &Item) -> Option
     match (section.item("url").is_some(), section.item("run").is_some()) {
         (true, false) => {
             let url = section.text(reading, "url")?;
-            check_url(reading, section, &url);
+            check_url(reading, section, "url", &url);
             Some(NotifyBy::Url(url))
         }
         (false, true) => {
@@ -84,12 +84,15 @@ fn read_target(reading: &mut Reading, section: &Section, entry: &Item) -> Option
 }
 
 /// An address that can be called: scheme, host, and nothing that would make two lines of a request.
-fn check_url(reading: &mut Reading, section: &Section, url: &str) {
+pub(super) fn check_url(reading: &mut Reading, section: &Section, key: &str, url: &str) {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let host = rest.map(|rest| rest.split(['/', '?']).next().unwrap_or_default());
     let is_plain = url.len() <= 2000 && url.chars().all(|c| c.is_ascii_graphic());
-    if !is_plain || host.is_none_or(|host| host.is_empty() || host.contains('@')) {
+    if url.contains('…') {
+        let help = "write the whole address: `weal config show` shows only its host";
+        reading.findings.error(reading.places.value(&section.at(key)), "the rest of this address is hidden", help);
+    } else if !is_plain || host.is_none_or(|host| host.is_empty() || host.contains('@')) {
         let help = "write `http://HOST/PATH` or `https://HOST/PATH`, without a user, spaces or letters beyond ASCII";
-        reading.findings.error(reading.places.value(&section.at("url")), "this address cannot be called", help);
+        reading.findings.error(reading.places.value(&section.at(key)), "this address cannot be called", help);
     }
 }

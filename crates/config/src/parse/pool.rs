@@ -11,6 +11,7 @@ use weal_model::{
 use super::address::read_address;
 use super::clients;
 use super::listen::{self, ListenAddresses};
+use super::logs_to;
 use super::names::check_name;
 use super::{api_tls, tls};
 use crate::machine::MachineSize;
@@ -31,6 +32,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "name",
         "user",
         "watch",
+        "logs-to",
         "control",
         "placement",
         "autoscaler-speed",
@@ -62,6 +64,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         api_tls: api_tls::read(reading, &section, folder),
         api_insecure: section.flag(reading, "api-insecure").unwrap_or(false),
         watch: section.flag(reading, "watch").unwrap_or(false),
+        logs_to: logs_to::read(reading, &section),
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),
         autoscaler_speed: read_speed(reading, &section),

@@ -1,4 +1,5 @@
-//! What processes get besides their command: `env-file`, `secrets`, `group`, `umask`, `limits`, `stop-signal`, `time-zone`, `stdin`.
+//! What processes get besides their command: `env-file`, `secrets`, `group`, `umask`, `limits`, `stop-signal`,
+//! `reload-signal`, `time-zone`, `stdin`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use toml::de::DeValue;
 use weal_model::naming::is_reserved_variable;
 use weal_model::written::parse_size;
-use weal_model::{EnvFile, LimitValue, ProcessSpec, ResourceLimit, Schedule, Secret, SecretSource, StopSignal};
+use weal_model::{EnvFile, LimitValue, ProcessSignal, ProcessSpec, ResourceLimit, Schedule, Secret, SecretSource};
 
 use super::paths::{below, is_literal, read_file};
 use crate::env_file::{RESERVED, is_variable};
@@ -23,7 +24,8 @@ pub(super) fn read(reading: &mut Reading, section: &Section, folder: &Path, give
         group: section.text(reading, "group"),
         umask: read_umask(reading, section),
         limits: read_limits(reading, section),
-        stop_signal: section.word(reading, "stop-signal", StopSignal::ALL, StopSignal::as_str, "signals"),
+        stop_signal: section.word(reading, "stop-signal", ProcessSignal::ALL, ProcessSignal::as_str, "signals"),
+        reload_signal: section.word(reading, "reload-signal", ProcessSignal::ALL, ProcessSignal::as_str, "signals"),
         time_zone: read_time_zone(reading, section),
         stdin: section.item("stdin").and_then(|_| read_file(reading, section, folder, "stdin")),
     }

@@ -80,6 +80,14 @@ pub(super) fn keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "logs-to",
+            describe(
+                json!({ "type": "string", "pattern": "^(journald$|https?://)" }),
+                "Where each line of applications and jobs is sent too: `journald`, or a collector's address for OTLP over HTTP.",
+                "nobody else",
+            ),
+        ),
+        (
             "control",
             describe(
                 json!({ "enum": ["on", "off"] }),

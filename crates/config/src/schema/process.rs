@@ -1,14 +1,14 @@
 //! What processes get besides their command.
 
 use serde_json::{Value, json};
-use weal_model::{ResourceLimit, StopSignal};
+use weal_model::{ProcessSignal, ResourceLimit};
 
 use super::parts::{describe, table};
 
 pub(super) fn app_keys() -> Vec<(&'static str, Value)> {
     let text = || json!({ "type": "string", "minLength": 1 });
     let files = json!({ "anyOf": [text(), { "type": "array", "items": text() }] });
-    let signals = StopSignal::ALL.map(StopSignal::as_str);
+    let signals = ProcessSignal::ALL.map(ProcessSignal::as_str);
     vec![
         (
             "env-file",
@@ -30,6 +30,10 @@ pub(super) fn app_keys() -> Vec<(&'static str, Value)> {
         ),
         ("limits", describe(limits(), "Limits of setrlimit(2), called as in systemd.", "those of weal itself")),
         ("stop-signal", describe(json!({ "enum": signals }), "The signal that asks it to end.", "\"SIGTERM\"")),
+        (
+            "reload-signal",
+            describe(json!({ "enum": signals }), "The signal by which `weal reload` has it read its own config anew.", "none"),
+        ),
         ("time-zone", describe(text(), "`TZ` in its environment, such as `Europe/Berlin`.", "that of weal's own environment")),
         ("stdin", describe(text(), "A file that it reads from its standard input.", "empty")),
     ]

@@ -182,6 +182,17 @@ pub(super) async fn exec(api: ApiState, Path(app): Path<AppName>) -> Response {
     }
 }
 
+/// The instances of an application are about to get its reload signal, from whoever says so. Others are told by an event.
+pub(super) async fn reload(api: ApiState, Path(app): Path<AppName>) -> Response {
+    let view = api.board.view();
+    if !view.status.apps.iter().any(|known| known.name == app) {
+        return unknown_app(&app, &view.status);
+    }
+    let text = format!("the instances of {app} are told to read their config anew, by an order");
+    api.board.note(Note::info(EventKind::Plan, text).app(&app));
+    Json(NoteTaken {}).into_response()
+}
+
 pub(super) async fn restart(api: ApiState, Path(app): Path<AppName>) -> Response {
     give_verb(&api, app, AppVerb::Restart).await
 }

@@ -187,18 +187,6 @@ pub(super) fn routes() -> Vec<Route> {
             )
         },
         Route::order("/v1/apps/{app}/wake", "Wake an application.", json::<WakeTaken>(), post(handlers::wake)),
-        Route {
-            answers: vec![
-                (200, "It is in the audit log.", json::<NoteTaken>()),
-                (404, "There is no such application.", json::<ApiError>()),
-            ],
-            ..Route::order(
-                "/v1/apps/{app}/exec",
-                "Tell that a command is about to be run beside an instance of an application.",
-                json::<NoteTaken>(),
-                post(handlers::exec),
-            )
-        },
         Route::get("/v1/plan", Read, "The last decisions and their reasons.", json::<PlanView>(), get(handlers::plan)),
         Route::get(
             "/v1/history",
@@ -220,6 +208,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(dashboard::dashboard)),
     ];
     all.extend(verb_routes());
+    all.extend(told_routes());
     all.extend(job_routes());
     all.extend(job_order_routes());
     all.extend(key_routes());
@@ -235,6 +224,29 @@ fn verb_routes() -> Vec<Route> {
         order("/v1/apps/{app}/stop", "Stop an application until somebody starts it.", post(handlers::stop)),
         order("/v1/apps/{app}/start", "Let an application run again.", post(handlers::start)),
         Route { body: Some(|generator| generator.subschema_for::<ScaleOrder>()), ..scale },
+    ]
+}
+
+/// What somebody does to instances without the controller, which is told of it first.
+fn told_routes() -> Vec<Route> {
+    let told = |path, summary, handler| Route {
+        answers: vec![
+            (200, "It is in the audit log.", json::<NoteTaken>()),
+            (404, "There is no such application.", json::<ApiError>()),
+        ],
+        ..Route::order(path, summary, json::<NoteTaken>(), handler)
+    };
+    vec![
+        told(
+            "/v1/apps/{app}/exec",
+            "Tell that a command is about to be run beside an instance of an application.",
+            post(handlers::exec),
+        ),
+        told(
+            "/v1/apps/{app}/reload",
+            "Tell that the instances of an application are about to get its reload signal.",
+            post(handlers::reload),
+        ),
     ]
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use weal_host::Proc;
-use weal_model::{InstanceId, InstanceState, RestartPolicy, RunEnd, SandboxMode, StopSignal, restart_pause};
+use weal_model::{InstanceId, InstanceState, ProcessSignal, RestartPolicy, RunEnd, SandboxMode, restart_pause};
 use weal_protocol::node::InstanceSpec;
 use weal_protocol::{InstanceCommand, Refusal};
 
@@ -20,7 +20,7 @@ use crate::folder::remove_tree;
 use crate::isolation::{Isolation, Member};
 use crate::logbook::Logbook;
 use crate::shim::{self, EXIT_FILE, Exit, LOGS_FOLDER, PID_FILE, RESULTS_FILE, Record, STOP_FILE, Started, carry, logs};
-use crate::signals::{send, send_to_all};
+use crate::signals::{number, send, send_to_all};
 
 /// How long a shim that lives may take to write down how the instance ended. It takes a moment of a core and of the disk: longer means that
 /// one of them hangs, and shorter would call a shim dead on a machine that is only busy.
@@ -255,7 +255,7 @@ impl Task {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             until(left, || self.isolated(|isolation, member| isolation.processes(member)).is_empty()).await;
         } else {
-            let name = self.spec().process.stop_signal.map_or("SIGTERM", StopSignal::as_str);
+            let name = self.spec().process.stop_signal.map_or("SIGTERM", ProcessSignal::as_str);
             tracing::warn!(instance = %self.spec().id, "it ignored {name} for {patience:?} and is killed");
         }
         let result = match self.sweep().await {
@@ -321,15 +321,7 @@ fn tells_of_refusal(text: &str) -> bool {
 
 /// The signal that asks an instance to end.
 fn stop_signal(spec: &InstanceSpec) -> Signal {
-    match spec.process.stop_signal {
-        None | Some(StopSignal::Term) => Signal::TERM,
-        Some(StopSignal::Hup) => Signal::HUP,
-        Some(StopSignal::Int) => Signal::INT,
-        Some(StopSignal::Quit) => Signal::QUIT,
-        Some(StopSignal::Usr1) => Signal::USR1,
-        Some(StopSignal::Usr2) => Signal::USR2,
-        Some(StopSignal::Winch) => Signal::WINCH,
-    }
+    number(spec.process.stop_signal.unwrap_or(ProcessSignal::Term))
 }
 
 fn signal_name(number: i32) -> String {

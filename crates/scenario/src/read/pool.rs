@@ -75,6 +75,7 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         apps: apps.collect::<Result<BTreeMap<_, _>, _>>()?,
         jobs: BTreeMap::new(),
         notify: Vec::new(),
+        logs_to: None,
     })
 }
 

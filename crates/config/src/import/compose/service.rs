@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use toml_edit::InlineTable;
 use weal_model::written::show_span;
-use weal_model::{ResourceLimit, StopSignal};
+use weal_model::{ProcessSignal, ResourceLimit};
 
 use super::interpolate::Variables;
 use super::keys::{self, Fate};
@@ -350,7 +350,7 @@ impl Reader<'_> {
 
     fn stop_signal(&mut self) -> Option<&'static str> {
         let name = self.text("stop_signal")?;
-        let known = StopSignal::ALL.map(StopSignal::as_str).into_iter().find(|known| *known == name || known[3..] == name);
+        let known = ProcessSignal::ALL.map(ProcessSignal::as_str).into_iter().find(|known| *known == name || known[3..] == name);
         if known.is_none() {
             self.note(&format!("left out `stop_signal`: `{name}` is none of those that weal sends"));
         }

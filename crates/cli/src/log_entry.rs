@@ -42,15 +42,44 @@ impl<'l> Entry<'l> {
         Self { line, said: said(&line.line) }
     }
 
+    /// How bad it is, in lower case, as the program names it; `None` where it does not say.
+    pub fn level(&self) -> Option<&str> {
+        self.said.as_ref()?.level.as_deref()
+    }
+
+    /// What it says, without the level and the fields of a JSON object.
+    pub fn message(&self) -> &str {
+        self.said.as_ref().map_or(&self.line.line, |said| &said.message)
+    }
+
+    /// The fields of a JSON object, but its time, its level and its message.
+    pub fn fields(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.said.iter().flat_map(|said| &said.fields)
+    }
+
     /// For a person, with all that was written as `shown` shows it.
     pub fn text(&self, shown: fn(&str) -> Cow<'_, str>) -> String {
         let time = self.line.time.map_or_else(|| " ".repeat(23), output::moment_ms);
         let head = paint(&format!("{time} {} |", self.line.instance), Tone::Dim, Stream::Out);
-        let Some(said) = &self.said else { return format!("{head} {}", shown(&self.line.line)) };
-        let level = said.level.as_ref().map(|level| paint(&shown(&level.to_uppercase()), tone(level), Stream::Out) + " ");
+        let pieces = self.pieces(shown).into_iter();
+        let said: String = pieces.map(|(text, tone)| tone.map_or(text.clone(), |tone| paint(&text, tone, Stream::Out))).collect();
+        format!("{head} {said}")
+    }
+
+    /// What it says, in pieces with what their colours say: the level, the message, the fields.
+    pub fn pieces(&self, shown: fn(&str) -> Cow<'_, str>) -> Vec<(String, Option<Tone>)> {
+        let Some(said) = &self.said else { return vec![(shown(&self.line.line).into_owned(), None)] };
+        let mut pieces = Vec::new();
+        if let Some(level) = &said.level {
+            pieces.push((shown(&level.to_uppercase()).into_owned(), Some(tone(level))));
+            pieces.push((" ".to_owned(), None));
+        }
+        pieces.push((shown(&said.message).into_owned(), None));
         let fields: String = said.fields.iter().map(|(name, value)| format!(" {name}={}", plain(value))).collect();
-        let fields = paint(&shown(&fields), Tone::Dim, Stream::Out);
-        format!("{head} {}{}{fields}", level.unwrap_or_default(), shown(&said.message))
+        if !fields.is_empty() {
+            pieces.push((shown(&fields).into_owned(), Some(Tone::Dim)));
+        }
+        pieces
     }
 }
 
