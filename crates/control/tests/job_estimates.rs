@@ -51,6 +51,10 @@ struct World {
     plans: Vec<f64>,
     notes: Vec<String>,
     seen: BTreeMap<JobName, Vec<Seen>>,
+    /// What each run uses of memory.
+    memory_used: Option<Bytes>,
+    /// The memory limits of runs that were begun.
+    limits: Vec<Bytes>,
 }
 
 impl World {
@@ -72,23 +76,30 @@ impl World {
             plans: Vec::new(),
             notes: Vec::new(),
             seen: BTreeMap::new(),
+            memory_used: None,
+            limits: Vec::new(),
         };
         // Nothing can be submitted before the first look.
         world.live(5.0);
         for wish in wishes {
-            let submission = JobSubmission {
-                run: vec!["work".to_owned()],
-                name: Some(wish.name.to_owned()),
-                done_within_s: Some(wish.goal_s),
-                work_s: wish.stated,
-                cpus: Some(wish.cpus),
-                memory: Some(Bytes::mib(10)),
-                ..JobSubmission::default()
-            };
-            let taken = world.cycle.handle_submission(world.now, &submission, None).unwrap();
-            world.wishes.insert(taken.job, wish);
+            world.submit(wish, Some(Bytes::mib(10)));
         }
         world
+    }
+
+    fn submit(&mut self, wish: Wish, memory: Option<Bytes>) -> JobName {
+        let submission = JobSubmission {
+            run: vec!["work".to_owned()],
+            name: Some(wish.name.to_owned()),
+            done_within_s: Some(wish.goal_s),
+            work_s: wish.stated,
+            cpus: Some(wish.cpus),
+            memory,
+            ..JobSubmission::default()
+        };
+        let taken = self.cycle.handle_submission(self.now, &submission, None).unwrap();
+        self.wishes.insert(taken.job.clone(), wish);
+        taken.job
     }
 
     fn seconds(&self) -> f64 {
@@ -116,6 +127,7 @@ impl World {
             let used = run.cpu_seconds.unwrap_or(0.0) + work;
             self.used += work;
             run.cpu_seconds = Some(used);
+            run.memory_used = self.memory_used;
             run.progress = wish.tells_progress.then_some((used / wish.truth).min(1.0));
             if used >= wish.truth {
                 (run.state, run.end, run.since) = (RunState::Ended, Some(RunEnd::Code { code: 0 }), self.now);
@@ -170,7 +182,10 @@ impl World {
 
     fn act(&mut self, order: &JobOrder) {
         match &order.action {
-            Action::StartJob { job, .. } => self.runs.push(run(job, order.attempt, self.now)),
+            Action::StartJob { job, .. } => {
+                self.runs.push(run(job, order.attempt, self.now));
+                self.limits.push(order.memory);
+            }
             Action::SetJobCpu { job, cpu } => drop(self.speeds.insert(job.clone(), cpu.0)),
             Action::EndJob { job, attempt } => self.runs.retain(|run| (&run.job, run.attempt) != (job, *attempt)),
             _ => {}
@@ -344,4 +359,35 @@ fn the_first_run_of_an_unknown_command_is_the_pilot_of_the_others() {
     let (least, most) = (first.status.work_least.0, first.status.work_most.unwrap().0);
     assert!(least < 60.0 && most > 150.0, "one run tells nothing of how they vary: {first:?}");
     assert!(world.plans.iter().any(|plan_s| (first.at_s - 1.0..first.at_s + 1.0).contains(plan_s)), "{:?}", world.plans);
+}
+
+#[test]
+fn a_job_that_says_no_memory_has_what_earlier_runs_used_reserved_and_is_not_limited_by_that() {
+    let wish = || Wish { name: "render", stated: Some(20.0), truth: 20.0, goal_s: 300.0, cpus: 1.0, tells_progress: false };
+    let mut world = World::new(Vec::new());
+    world.memory_used = Some(Bytes::mib(40));
+    let first = world.submit(wish(), None);
+    world.live(40.0);
+    let status = |world: &World, job: &JobName| world.seen[job].last().unwrap().status.clone();
+    assert_eq!(status(&world, &first).state, JobPhase::Done);
+    let second = world.submit(wish(), None);
+    world.live(8.0);
+    let now = status(&world, &second);
+    assert_eq!((now.state, now.memory_is_learnt), (JobPhase::Running, true));
+    assert_eq!((now.memory_reserved, now.memory_limit), (Bytes::mib(50), Bytes::mib(256)), "a quarter more is reserved");
+    let start = now.changes.iter().find(|cost| cost.change == "start").unwrap();
+    assert_eq!((start.seconds, start.table_s), (0.0, 3.6), "it took no time here");
+    assert!(start.measured > 0);
+    // It needs more than its family ever did.
+    world.memory_used = Some(Bytes::mib(90));
+    world.live(4.0);
+    assert_eq!(status(&world, &second).memory_reserved, Bytes::mib(90));
+    world.live(40.0);
+    assert_eq!(status(&world, &second).state, JobPhase::Done);
+    // What somebody says is believed.
+    let third = world.submit(wish(), Some(Bytes::mib(200)));
+    world.live(8.0);
+    let now = status(&world, &third);
+    assert_eq!((now.memory_reserved, now.memory_limit, now.memory_is_learnt), (Bytes::mib(200), Bytes::mib(200), false));
+    assert_eq!(world.limits, [256, 256, 200].map(Bytes::mib));
 }

@@ -28,7 +28,7 @@ impl Jobs {
         let count = |phases: &[JobPhase]| self.known.values().filter(|job| phases.contains(&job.state)).count() as u32;
         self.points.push(JobPoint {
             t_s,
-            running: count(&[JobPhase::Starting, JobPhase::Running, JobPhase::Stopping]),
+            running: count(&[JobPhase::Starting, JobPhase::Migrating, JobPhase::Running, JobPhase::Stopping]),
             suspended: count(&[JobPhase::Paused, JobPhase::Suspended]),
             waiting: count(&[JobPhase::Waiting]),
             done: count(&[JobPhase::Done]),

@@ -132,6 +132,9 @@ pub struct JobRecord {
     /// The token by which it was submitted; `None` for a user of this machine, or the config.
     #[serde(default)]
     pub submitter: Option<String>,
+    /// The most memory of each task, where its stage says what earlier runs used and nobody has said what it needs; `None`: what its stages say.
+    #[serde(default)]
+    pub memory_limit: Option<Bytes>,
     /// How often it is still run again after it fails by its own fault.
     pub retries: u32,
     /// The number of its present run, from 1. A run that has begun is never begun again: what follows has the next number.
@@ -194,6 +197,7 @@ impl JobRecord {
             array: None,
             scheduled: None,
             submitter: None,
+            memory_limit: None,
             retries: 0,
             attempt: 1,
             begun: false,
@@ -274,6 +278,8 @@ pub enum JobPhase {
     Waiting,
     /// Its processes are being started.
     Starting,
+    /// Its saved state is being begun on another node.
+    Migrating,
     /// Runs.
     Running,
     /// Stands still and keeps its memory.
@@ -296,6 +302,7 @@ impl JobPhase {
         match self {
             Self::Waiting => "waiting",
             Self::Starting => "starting",
+            Self::Migrating => "migrating",
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Suspended => "suspended",
@@ -311,6 +318,7 @@ impl JobPhase {
         match self {
             Self::Waiting => "is waiting",
             Self::Starting => "is starting",
+            Self::Migrating => "is moving to another node",
             Self::Running => "is running",
             Self::Paused => "is paused",
             Self::Suspended => "is suspended",
@@ -344,6 +352,19 @@ pub struct Raised {
     pub time: Time,
     /// What it was before, in CPU-seconds of all tasks.
     pub from: Work,
+}
+
+/// What a change to a job takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct JobChangeCost {
+    /// `start`, `suspend`, `resume`, or `move`: to go on from its saved state on another node.
+    pub change: String,
+    /// Seconds that plans expect.
+    pub seconds: f64,
+    /// From so many changes to jobs of its family and about its size; 0: from the thesis' table.
+    pub measured: u32,
+    /// Seconds by the thesis' table (Carrera Table 5.1).
+    pub table_s: f64,
 }
 
 /// One job, as people are shown it.
@@ -426,8 +447,17 @@ pub struct JobStatus {
     pub cpus: Cpu,
     /// Memory that it may use in this phase; of a gang, each of its tasks.
     pub memory_limit: Bytes,
+    /// Memory that plans reserve for that; less than the limit only where `memory_is_learnt`.
+    #[serde(default)]
+    pub memory_reserved: Bytes,
+    /// Nobody has said its memory, and what plans reserve is what earlier runs of its family used, and a quarter more.
+    #[serde(default)]
+    pub memory_is_learnt: bool,
     /// Memory that it uses now; of a gang, the task that uses most.
     pub memory_used: Option<Bytes>,
+    /// What changes to it take; none once it is over.
+    #[serde(default)]
+    pub changes: Vec<JobChangeCost>,
     /// How its last run ended, once it is over.
     pub end: Option<RunEnd>,
 }

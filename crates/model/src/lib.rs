@@ -65,8 +65,8 @@ pub use history::{AppSample, FlowSample, HistorySample, JobSample, NodeSample};
 pub use ids::{AppName, ClassName, FlowId, GatewayName, InstanceId, JobName, NodeName};
 pub use job::{JobObservation, JobSpec, JobState, Stage};
 pub use job_record::{
-    ArrayPart, Cancellation, Hold, JobCommand, JobEnd, JobFiles, JobOutcome, JobPhase, JobRecord, JobStatus, Raised, RunEnd,
-    ScheduledFor,
+    ArrayPart, Cancellation, Hold, JobChangeCost, JobCommand, JobEnd, JobFiles, JobOutcome, JobPhase, JobRecord, JobStatus,
+    Raised, RunEnd, ScheduledFor,
 };
 pub use logs_to::LogsTo;
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};

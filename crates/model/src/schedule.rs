@@ -245,8 +245,9 @@ pub struct ScheduledJob {
     pub done_within_s: Option<f64>,
     /// Its service class.
     pub class: Option<ClassName>,
-    /// The most memory of each job, of each of its tasks.
-    pub memory: Bytes,
+    /// The most memory of each job, of each of its tasks; `None` is learnt.
+    #[serde(default)]
+    pub memory: Option<Bytes>,
     /// The most CPU that helps it, all tasks together; `None` is a core for each.
     pub cpus: Option<Cpu>,
     /// CPU-seconds that it takes, all tasks together; `None` is learnt.

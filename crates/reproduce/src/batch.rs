@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_control::jobs::{AppCurve, Assignment, ChangeKind, Costs, Job, Scheduler, Site, Situation, hypothetical};
+use weal_control::jobs::{AppCurve, Assignment, ChangeKind, Costs, Job, Scheduler, Site, Situation, Took, hypothetical};
 use weal_model::{Cpu, JobState};
 
 use weal_scenario::workload::JobArrival;
@@ -256,6 +256,7 @@ impl State<'_> {
             state: JobState::Pending,
             nodes: Vec::new(),
             saves: false,
+            took: Took::default(),
         });
         self.active.push(Active { number: self.submitted, arrival, speed: 0.0, held_until_s: arrival.at_s });
         self.submitted += 1;

@@ -1,6 +1,6 @@
 //! `weal jobs`, `weal job`: batch jobs looked at, ordered about, read.
 
-use weal_model::{Bytes, JobPhase, JobStatus, Raised, RunEnd, ScheduleStatus, Time};
+use weal_model::{Bytes, JobChangeCost, JobPhase, JobStatus, Raised, RunEnd, ScheduleStatus, Time};
 
 use super::{json_text, show};
 use crate::args::PoolArgs;
@@ -100,7 +100,7 @@ pub(super) fn phase_tone(state: JobPhase) -> Tone {
     match state {
         JobPhase::Done | JobPhase::Running => Tone::Good,
         JobPhase::Failed => Tone::Bad,
-        JobPhase::Paused | JobPhase::Suspended | JobPhase::Stopping | JobPhase::Starting => Tone::Warn,
+        JobPhase::Paused | JobPhase::Suspended | JobPhase::Stopping | JobPhase::Starting | JobPhase::Migrating => Tone::Warn,
         JobPhase::Waiting | JobPhase::Cancelled => Tone::Dim,
     }
 }
@@ -179,7 +179,7 @@ pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
         ("done", done(job)),
         ("CPU used", format!("{:.1} s of about {:.1} s ({}{})", job.cpu_used.0, job.work.0, job.work_source, range(job))),
         ("CPU given", format!("{} of {}", job.cpu_allocated, job.cpus)),
-        ("memory", format!("{} of {}", job.memory_used.unwrap_or(Bytes(0)), job.memory_limit)),
+        ("memory", format!("{} of {}{}", job.memory_used.unwrap_or(Bytes(0)), job.memory_limit, reserved(job))),
     ];
     let raised = |raised: &Raised| ("raised", format!("at {}, from {:.1} s of CPU", clock(raised.time), raised.from.0));
     lines.extend(job.raised.as_ref().map(raised));
@@ -197,9 +197,28 @@ pub(super) fn described_at(job: &JobStatus, now: Time) -> String {
     let ends = if job.state.is_over() { "ended" } else { "expected" };
     lines.extend(job.expected_end.map(|end| (ends, format!("{} ({})", clock(end), expected(job, now)))));
     lines.extend(job.utility.map(|utility| ("utility", utility.to_string())));
+    lines.extend(job.changes.iter().map(|cost| ("takes", change(cost))));
     lines.extend(job.end.map(|end| ("ended with", ending(end))));
     let rows = lines.iter().map(|(name, value)| format!("  {name:<10} {value}\n"));
     one_line(job) + &rows.collect::<String>()
+}
+
+/// What plans reserve, where that is not the limit.
+fn reserved(job: &JobStatus) -> String {
+    if !job.memory_is_learnt {
+        return String::new();
+    }
+    format!(" ({} reserved: the most of earlier runs, and a quarter more)", job.memory_reserved)
+}
+
+/// What a change takes, and what the thesis' table says of that.
+fn change(cost: &JobChangeCost) -> String {
+    let JobChangeCost { change, seconds, measured, table_s } = cost;
+    match measured {
+        0 => format!("{seconds:.2} s to {change} (Carrera Table 5.1: none was measured)"),
+        1 => format!("{seconds:.2} s to {change} (measured once; {table_s:.2} s by Carrera Table 5.1)"),
+        _ => format!("{seconds:.2} s to {change} (measured {measured} times; {table_s:.2} s by Carrera Table 5.1)"),
+    }
 }
 
 /// Between what its work lies, where that is not known.

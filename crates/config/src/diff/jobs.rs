@@ -54,7 +54,7 @@ fn fields(was: &ScheduledJob, is: &ScheduledJob) -> Vec<KeyChange> {
         ("checkpoint", |job| Some(show_argv(&job.command.checkpoint))),
         ("restore", |job| Some(show_argv(&job.command.restore))),
         ("class", |job| job.class.as_ref().map(ToString::to_string)),
-        ("memory", |job| Some(show_size(job.memory))),
+        ("memory", |job| job.memory.map(show_size)),
         ("tasks", |job| Some(job.tasks.to_string())),
         ("cpus", |job| job.cpus.map(|cpus| cpus.0.to_string())),
         ("work", |job| job.work.map(|work| show_span(work.0))),

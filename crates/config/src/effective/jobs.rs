@@ -36,7 +36,10 @@ pub(super) fn section(spec: &ScheduledJob) -> Section {
 }
 
 fn add_needs(job: &mut Section, spec: &ScheduledJob) {
-    job.add_marked("memory", show_size(spec.memory), spec.memory == defaults::MEMORY);
+    match spec.memory {
+        Some(memory) => job.add("memory", show_size(memory)),
+        None => job.add_absent("memory", &format!("{}, of which plans reserve what is learnt", show_size(defaults::MEMORY))),
+    }
     match spec.cpus {
         Some(cpus) => job.add("cpus", number(cpus.0)),
         None => job.add_absent("cpus", "1 for each task"),

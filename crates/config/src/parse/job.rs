@@ -55,7 +55,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         command: read_command(reading, &section, folder),
         done_within_s: section.span(reading, "done-by", (1.0, LONGEST_GOAL_S)),
         class: section.text(reading, "class").map(ClassName::from),
-        memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
+        memory: section.size(reading, "memory"),
         cpus: read_cpu(reading, &section, "cpus"),
         work: section.span(reading, "work", (0.001, LONGEST_GOAL_S * 4096.0)).map(Work),
         stages: read_stages(reading, &section, tasks),

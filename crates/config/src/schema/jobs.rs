@@ -110,7 +110,14 @@ fn needs() -> Vec<(&'static str, Value)> {
                 "1",
             ),
         ),
-        ("memory", describe(size(), "The most memory; a job that takes more is ended.", &quoted(&show_size(defaults::MEMORY)))),
+        (
+            "memory",
+            describe(
+                size(),
+                "The most memory; a job that takes more is ended. Left out, plans reserve what earlier jobs of it used.",
+                &quoted(&show_size(defaults::MEMORY)),
+            ),
+        ),
         ("cpus", describe(cpus(), "The most CPU that helps a job, in cores.", "1 for each task")),
         ("work", span("CPU time that a job takes.", "learnt from earlier jobs of its name")),
         (

@@ -94,6 +94,7 @@ impl State {
         if let (Action::Start { .. }, Some(instance)) = (&action, target.instance()) {
             self.placing.starts.handle_begun(instance);
         }
+        self.queue.handle_begun(&action);
         self.note(notes::action(&action, reason).begins(&action));
         self.counts.actions += 1;
         if at_once {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{Cpu, Hold, JobExplanation, JobName, JobPhase, JobRecord, JobSpec, JobStatus, Raised, Time, Utility, Work};
+use weal_model::{
+    Cpu, Hold, JobChangeCost, JobExplanation, JobName, JobPhase, JobRecord, JobSpec, JobStatus, Raised, Time, Utility, Work,
+};
 use weal_protocol::engine::RunState;
 
 use super::queue::{Entry, Queue, Written, gang, observation, stage_index};
-use crate::jobs::{Estimate, Job, NEVER, Runs, Source};
+use crate::jobs::{ChangeKind, Costs, Estimate, Job, NEVER, Runs, Source};
 
 /// Those that are not over by name, then the last that are, at most `most` of those that `is_shown`.
 pub(super) fn jobs(
@@ -53,7 +55,9 @@ pub(super) fn of_open(
         work_source: work_source(entry, &estimate),
         stage: stage_of(&observation.spec, entry.used),
         cpus: observation.spec.stages.get(entry.stage.index).map_or(Cpu(0.0), |stage| of_all(stage.max_speed)),
-        memory_limit: entry.memory(),
+        memory_limit: entry.memory_limit(),
+        memory_reserved: entry.memory(),
+        changes: changes(entry, runs),
         cpu_allocated: of_all(entry.speed.unwrap_or(Cpu(0.0))),
         memory_used: run.and_then(|run| run.memory_used),
         ..bare(record, &estimate)
@@ -132,6 +136,7 @@ fn stage_of(spec: &JobSpec, used: f64) -> u32 {
 
 fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
     let (stage, tasks) = (record.spec.stages.first(), gang::tasks(&record.spec));
+    let memory = stage.map_or(weal_model::Bytes(0), |stage| stage.memory);
     JobStatus {
         id: record.spec.name.clone(),
         state: JobPhase::Waiting,
@@ -164,10 +169,36 @@ fn bare(record: &JobRecord, estimate: &Estimate) -> JobStatus {
         stages: record.spec.stages.len() as u32,
         cpu_allocated: Cpu(0.0),
         cpus: stage.map_or(Cpu(0.0), |stage| Cpu(stage.max_speed.0 * tasks)),
-        memory_limit: stage.map_or(weal_model::Bytes(0), |stage| stage.memory),
+        memory_limit: memory.max(record.memory_limit.unwrap_or(memory)),
+        memory_reserved: memory,
+        memory_is_learnt: record.memory_limit.is_some(),
         memory_used: None,
+        changes: Vec::new(),
         end: None,
     }
+}
+
+/// What each change to it takes: as measured in its family, or as the thesis' table says.
+fn changes(entry: &Entry, runs: &Runs) -> Vec<JobChangeCost> {
+    let (name, memory) = (&entry.record.spec.name, entry.memory());
+    let table = |kind| Costs::THESIS.of(kind, memory.0);
+    let saves = !entry.record.command.checkpoint.is_empty();
+    // What saves its state begins anew from that.
+    let begins_s = if saves { table(ChangeKind::Start) } else { 0.0 };
+    let mut kinds = vec![
+        ("start", ChangeKind::Start, table(ChangeKind::Start)),
+        ("suspend", ChangeKind::Suspend, table(ChangeKind::Suspend)),
+        ("resume", ChangeKind::Resume, begins_s + table(ChangeKind::Resume)),
+    ];
+    kinds.extend(saves.then(|| ("move", ChangeKind::MoveAndResume, begins_s + table(ChangeKind::MoveAndResume))));
+    let took = runs.changes.took(name, memory);
+    let cost = |(change, kind, table_s): (&str, ChangeKind, f64)| JobChangeCost {
+        change: change.to_owned(),
+        seconds: took.of(kind).unwrap_or(table_s),
+        measured: runs.changes.measured(name, kind, memory).map_or(0, |measured| measured.count),
+        table_s,
+    };
+    kinds.into_iter().map(cost).collect()
 }
 
 fn source(source: Source) -> String {
@@ -185,11 +216,13 @@ fn source(source: Source) -> String {
 fn phase(entry: &Entry) -> JobPhase {
     match entry.run.as_ref().map(|run| run.state) {
         Some(_) if entry.record.cancelled => JobPhase::Stopping,
+        Some(RunState::Starting) if entry.moving => JobPhase::Migrating,
         Some(RunState::Starting) => JobPhase::Starting,
         Some(RunState::Running) => JobPhase::Running,
         Some(RunState::Paused) => JobPhase::Paused,
         Some(RunState::Suspended) => JobPhase::Suspended,
         Some(RunState::Stopping | RunState::Ended) => JobPhase::Stopping,
+        None if entry.record.saved && entry.moving => JobPhase::Migrating,
         None if entry.record.saved => JobPhase::Suspended,
         None => JobPhase::Waiting,
     }
@@ -199,7 +232,7 @@ fn phase(entry: &Entry) -> JobPhase {
 fn why(entry: &Entry, planned: Option<&JobExplanation>) -> Option<String> {
     let record = &entry.record;
     match phase(entry) {
-        JobPhase::Starting | JobPhase::Running => return Some(String::new()),
+        JobPhase::Starting | JobPhase::Migrating | JobPhase::Running => return Some(String::new()),
         JobPhase::Stopping if record.cancelled => return Some("it was cancelled, and its run is being ended".to_owned()),
         JobPhase::Stopping => return Some("its run has ended, and its results are being written down".to_owned()),
         _ => {}

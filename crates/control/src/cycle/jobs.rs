@@ -353,7 +353,7 @@ impl State {
     /// The memory limit of a job's run: what its phase needs, if that is free on its node, else what it has.
     fn memory_for(&self, name: &JobName) -> Bytes {
         let (Some(entry), Some(pool)) = (self.queue.get(name), self.pool()) else { return Bytes(0) };
-        let wanted = entry.memory();
+        let wanted = entry.memory_limit();
         let fits = |node: &NodeName| {
             let all = Bytes(wanted.0.saturating_mul(entry.tasks_on(node)));
             self.room_beside(&pool, node, Some(name)) >= all
@@ -393,8 +393,11 @@ impl State {
     }
 
     /// An action on a job of the queue is done, or could not be.
-    pub(super) fn handle_job_acted(&mut self, now: Time, action: &Action, refusal: Option<&Refusal>) {
+    pub(super) fn handle_job_acted(&mut self, now: Time, action: &Action, took_s: f64, refusal: Option<&Refusal>) {
         let Target::Job { job } = action.target() else { return };
+        if refusal.is_none() {
+            self.queue.learn_change(action, took_s);
+        }
         let ticket = self.engine.look.want();
         let time = self.engine.its_time(now);
         let Some(entry) = self.queue.get_mut(&job) else { return };
@@ -413,7 +416,7 @@ impl State {
                 let detail = refusal.to_string();
                 self.conclude(time, &job, RunEnd::NotStarted, &detail);
             }
-            (Action::StartJob { .. }, Some(refusal)) => entry.refused = refusal.to_string(),
+            (Action::StartJob { .. }, Some(refusal)) => (entry.refused, entry.moving) = (refusal.to_string(), false),
             (Action::SetJobCpu { .. }, Some(_)) => entry.told = None,
             (Action::SuspendJob { .. }, Some(_)) if !entry.record.command.checkpoint.is_empty() => {
                 entry.save_failed = Some(ticket);

@@ -188,7 +188,7 @@ impl State {
 
     /// An action is done, or could not be.
     pub(super) fn handle_acted(&mut self, now: Time, outcome: ActionOutcome) {
-        let ActionOutcome { action, refusal, .. } = outcome;
+        let ActionOutcome { action, took_s, refusal } = outcome;
         let target = action.target();
         if !matches!(action, Action::SetJobCpu { .. }) {
             self.operations.end(&target);
@@ -199,7 +199,7 @@ impl State {
         if let (Action::Start { instance, .. }, ticket) = (&action, self.engine.look.want()) {
             self.placing.starts.handle_over(instance, ticket);
         }
-        self.handle_job_acted(now, &action, refusal.as_ref());
+        self.handle_job_acted(now, &action, took_s, refusal.as_ref());
         if let Some(refusal) = self.on_refusal(now, &action, refusal) {
             let text = format!("could not {} {target}: {refusal}", action.verb());
             self.note(Note::warning(EventKind::Plan, text).target(&target));

@@ -93,6 +93,10 @@ pub(super) struct Entry {
     pub refused: String,
     /// Its present run could not save its state, so plans do not ask it again; a look that ends after this one shows whether it still runs.
     pub save_failed: Option<Ticket>,
+    /// It is being begun on another node than the one on which its state was saved.
+    pub moving: bool,
+    /// The most memory that a task of its present run was seen to use.
+    pub peak: Bytes,
 }
 
 /// What the engine was told of a job that runs.
@@ -280,9 +284,12 @@ impl Queue {
 
     /// A job is over, and that is written down.
     pub fn close(&mut self, job: &JobName) -> Option<&JobRecord> {
-        let Entry { record, usable, .. } = self.open.remove(job)?;
+        let entry = self.open.remove(job)?;
+        let limit = entry.memory_limit();
+        let Entry { record, usable, peak, .. } = entry;
         let end = record.end.as_ref()?;
         if end.outcome == JobOutcome::Done {
+            self.runs.peaks.learn(&record.spec.name, peak, limit);
             self.runs.learn(&record.spec.name, Work(end.cpu_used.0 / gang::tasks(&record.spec)));
             if let (Some(speed), [_]) = (usable.known(), record.spec.stages.as_slice()) {
                 self.runs.learn_speed(&record.command, speed);
@@ -317,6 +324,7 @@ impl Queue {
             (entry.run, entry.nodes) = gang::whole(&entry.record, tasks);
             let used = entry.run.as_ref().and_then(|run| run.cpu_seconds).filter(|used| used.is_finite());
             let before = entry.record.saved_work.0;
+            entry.peak = entry.peak.max(entry.run.as_ref().and_then(|run| run.memory_used).unwrap_or(Bytes(0)));
             entry.used = entry.used.max(before + used.unwrap_or(0.0) / gang::tasks(&entry.record.spec));
             let progress =
                 entry.run.as_ref().and_then(|run| run.progress).filter(|progress| (LEAST_PROGRESS..=1.0).contains(progress));
@@ -413,6 +421,8 @@ impl Entry {
             shown_after: None,
             refused: String::new(),
             save_failed: None,
+            moving: false,
+            peak: Bytes(0),
         }
     }
 
@@ -421,6 +431,10 @@ impl Entry {
         let memory_used = self.run.as_ref().and_then(|run| run.memory_used);
         let mut spec = stages::corrected(&self.record.spec, self.used, self.progress, memory_used);
         let now = stages::index(&spec, self.used);
+        // What it uses beyond what earlier runs did is reserved once it is seen.
+        if let (Some(stage), Some(limit)) = (spec.stages.get_mut(now), self.record.memory_limit) {
+            stage.memory = stage.memory.max(memory_used.unwrap_or(Bytes(0)).min(limit));
+        }
         spec.stages.iter_mut().skip(now).take(1).for_each(|stage| stage.max_speed.0 = self.usable.of(stage.max_speed.0));
         spec
     }
@@ -442,7 +456,7 @@ impl Entry {
 
     /// The memory that its engine is told: more only where there is room for it.
     fn memory_told(&self) -> Bytes {
-        self.told.map_or_else(|| self.memory(), |told| told.memory)
+        self.told.map_or_else(|| self.memory_limit(), |told| told.memory)
     }
 
     /// True when it has come to another phase, or near one.
@@ -561,13 +575,14 @@ impl Entry {
         self.record.begun = false;
         (self.run, self.used, self.progress, self.known_work) = (None, self.record.saved_work.0, None, 0.0);
         self.nodes.clear();
-        self.save_failed = None;
+        (self.save_failed, self.moving, self.peak) = (None, false, Bytes(0));
         (self.speed, self.told, self.shown_after) = (None, None, None);
         (self.stage, self.outlook) = Default::default();
         self.usable = Usable::expected(self.expected_speed);
     }
 }
 
+mod changes;
 pub(super) mod gang;
 mod outlook;
 mod speed;

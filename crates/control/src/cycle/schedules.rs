@@ -175,7 +175,7 @@ mod tests {
             command: JobCommand::default(),
             done_within_s: None,
             class: None,
-            memory: Bytes::mib(1),
+            memory: Some(Bytes::mib(1)),
             cpus: None,
             work: None,
             stages: Vec::new(),

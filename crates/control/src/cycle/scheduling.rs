@@ -111,7 +111,7 @@ fn submission(due: &Due, time: Time) -> JobSubmission {
         class: job.class.clone(),
         done_by,
         tasks: Some(job.tasks),
-        memory: Some(job.memory).filter(|_| job.stages.is_empty()),
+        memory: job.memory.filter(|_| job.stages.is_empty()),
         cpus: job.cpus.map(|cpus| cpus.0),
         work_s: job.work.map(|work| work.0),
         stages: job.stages.iter().map(wish).collect(),

@@ -120,8 +120,10 @@ impl State {
             tasks: tasks_of(submission),
         };
         spec.deadline = self.deadline(time, submission, &spec)?;
+        let memory_limit = self.request_learnt(submission, &pool, &mut spec);
         let warnings = self.warnings(&spec, &pool);
         let record = JobRecord {
+            memory_limit,
             class: submission.class.clone(),
             key: submission.key.clone(),
             after,
@@ -129,6 +131,16 @@ impl State {
             ..JobRecord::new(number, spec, submission.command())
         };
         Ok((record, warnings))
+    }
+
+    /// Gives a job whose memory nobody has said the request that earlier runs of its family make likely; returns its limit then.
+    fn request_learnt(&self, submission: &JobSubmission, pool: &PoolSpec, spec: &mut JobSpec) -> Option<Bytes> {
+        let [stage] = spec.stages.as_mut_slice() else { return None };
+        let is_said = submission.memory.is_some() || !submission.stages.is_empty();
+        let request = self.queue.runs().peaks.request(&spec.name, DEFAULT_MEMORY).filter(|_| !is_said)?;
+        let most = pool.nodes.iter().map(|node| node.memory).max()?;
+        stage.memory = request.memory.min(most);
+        Some(request.limit)
     }
 
     fn check_engine(&self, submission: &JobSubmission) -> Result<(), Refusal> {

@@ -2,6 +2,7 @@
 
 use weal_model::{Cpu, JobObservation, JobState, NodeName, Stage, Utility};
 
+use super::Took;
 use crate::utility::Curve;
 
 /// The lowest utility that is told apart; a job without any CPU has this instead of minus infinity.
@@ -32,6 +33,8 @@ pub struct Job {
     pub nodes: Vec<usize>,
     /// It saves its state itself, so that it can leave memory and go on anywhere.
     pub saves: bool,
+    /// What changes to it are known to take, for what it needs now.
+    pub took: Took,
 }
 
 /// What a job needs in the coming cycle, per task (5.10-5.12).
@@ -66,6 +69,7 @@ impl Job {
             state,
             nodes: nodes.unwrap_or_default(),
             saves: false,
+            took: Took::default(),
         }
     }
 
@@ -233,6 +237,7 @@ pub(super) mod tests {
             state: JobState::Pending,
             nodes: Vec::new(),
             saves: false,
+            took: Took::default(),
         }
     }
 

@@ -15,6 +15,7 @@
 //! | --- | --- |
 //! | `job` | stages, progress, aggregation over a cycle, maximum achievable utility |
 //! | `runs` | the work of a job that does not say it, from earlier runs or its progress |
+//! | `changes`, `peaks` | what changes to jobs took, and the most memory that jobs used, by family |
 //! | `hypothetical` | hypothetical utility by exact bisection |
 //! | `interpolation` | the same by the thesis' sampling and interpolation, kept for the reproduction |
 //! | `situation` | the inner interface: nodes, jobs, applications' curves, costs; assignments; the [`Scheduler`] trait |
@@ -26,20 +27,24 @@
 //! Units are free as long as they are the same throughout; the thesis counts in MHz and Mcycles.
 
 mod baseline;
+mod changes;
 mod divide;
 mod hypothetical;
 mod interpolation;
 mod job;
+mod peaks;
 mod places;
 mod runs;
 mod situation;
 mod weal;
 
 pub use baseline::{EarliestDeadlineFirst, FirstComeFirstServed, StaticPartition};
+pub use changes::{Changes, Measured, Took};
 pub use divide::{Division, divide};
 pub use hypothetical::{Outlook, equalize, evaluate, hypothetical};
 pub use interpolation::{Interpolated, Samples};
 pub use job::{Job, Needs};
+pub use peaks::{Peaks, Request};
 pub use runs::{Estimate, Runs, Source};
 pub use situation::{AppCurve, Assignment, ChangeKind, Costs, JobChange, Run, Scheduler, Site, Situation};
 pub use weal::WealScheduler;

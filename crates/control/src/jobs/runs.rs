@@ -14,12 +14,14 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use weal_model::{JobCommand, JobName, JobObservation, Stage, Work, fnv1a};
 
+use super::{Changes, Peaks};
+
 /// Runs remembered of each family. More follow a family that grows too slowly, fewer forget its rare long runs.
 const REMEMBERED: usize = 64;
 
 /// Families remembered, those that were learnt of last. More cost time at the end of each job, when all are written down; fewer forget a job that runs
 /// once a month.
-const MOST_FAMILIES: usize = 1000;
+pub(super) const MOST_FAMILIES: usize = 1000;
 
 /// A pilot that is so many times larger or smaller than it was before is news for the others.
 const NEWS: f64 = 1.25;
@@ -40,6 +42,12 @@ pub struct Runs {
     /// The families in the order in which they were learnt of last.
     #[serde(default)]
     order: VecDeque<String>,
+    /// What changes to jobs took.
+    #[serde(default)]
+    pub changes: Changes,
+    /// The most memory that jobs used.
+    #[serde(default)]
+    pub peaks: Peaks,
     /// What runs that are under way tell of their families. The next controller sees these runs too.
     #[serde(skip)]
     pilots: BTreeMap<String, Pilot>,
@@ -223,7 +231,7 @@ fn key(command: &JobCommand) -> Option<u64> {
 }
 
 // The name without the number or date at its end.
-fn family(name: &str) -> &str {
+pub(super) fn family(name: &str) -> &str {
     name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | ':'))
 }
 

@@ -76,23 +76,36 @@ impl Costs {
         self.migrate_s_per_mib < NEVER_S_PER_MIB
     }
 
-    /// Seconds that this change holds up `job` with `memory` bytes per task, which may save its state itself.
+    /// Seconds that this change holds up `job` with `memory` bytes per task, which may save its state itself: what was measured in its family, else what
+    /// this says.
     pub fn of_job(&self, job: &Job, kind: ChangeKind, memory: u64) -> f64 {
         if !job.saves {
-            return self.of(kind, memory);
+            let is_measured = |kind| Some(kind).filter(|kind| self.can(*kind)).and_then(|kind| job.took.of(kind));
+            return is_measured(kind).unwrap_or_else(|| self.of(kind, memory));
         }
-        let (own, restores) = (self.by_saving(), kind == ChangeKind::Resume || job.done > 0.0);
+        let own = self.by_saving();
+        let restored = own.start_s + own.of(ChangeKind::Resume, memory);
+        let goes_on = |kind, otherwise| job.took.of(kind).unwrap_or(otherwise);
+        let saves = || job.took.of(ChangeKind::Suspend).unwrap_or_else(|| own.of(ChangeKind::Suspend, memory));
         match kind {
+            ChangeKind::Start if job.done <= 0.0 => job.took.of(kind).unwrap_or(own.start_s),
             // It begins anew, and reads what it has saved.
-            ChangeKind::Start | ChangeKind::Resume | ChangeKind::MoveAndResume => {
-                own.start_s + if restores { own.of(ChangeKind::Resume, memory) } else { 0.0 }
-            }
-            ChangeKind::Suspend => own.of(kind, memory),
+            ChangeKind::Start => goes_on(ChangeKind::Resume, restored),
+            // One that has done nothing has saved nothing.
+            ChangeKind::MoveAndResume if job.done <= 0.0 => goes_on(kind, own.start_s),
+            ChangeKind::Resume | ChangeKind::MoveAndResume => goes_on(kind, restored),
+            ChangeKind::Suspend => saves(),
             // What cannot move as it runs is saved, and begins anew where it is to go.
-            ChangeKind::Migrate => {
-                let saved = own.of(ChangeKind::Suspend, memory) + own.start_s + own.of(ChangeKind::Resume, memory);
-                saved.min(self.of(kind, memory))
-            }
+            ChangeKind::Migrate => (saves() + goes_on(ChangeKind::MoveAndResume, restored)).min(self.of(kind, memory)),
+        }
+    }
+
+    /// Whether a job that does not save its state can be changed so at all.
+    fn can(&self, kind: ChangeKind) -> bool {
+        match kind {
+            ChangeKind::Suspend => self.leaves_memory(),
+            ChangeKind::Migrate => self.moves(),
+            ChangeKind::Start | ChangeKind::Resume | ChangeKind::MoveAndResume => true,
         }
     }
 
@@ -207,4 +220,52 @@ pub(super) fn change_of(job: &Job, nodes: Option<&[usize]>) -> Option<ChangeKind
 /// The most CPU and the most memory left on any node, of `free` by node.
 pub(super) fn most_of(free: &[(f64, u64)]) -> (f64, u64) {
     free.iter().fold((0.0, 0), |most, free| (most.0.max(free.0), most.1.max(free.1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Changes;
+    use super::super::job::tests::job;
+    use super::*;
+
+    const MIB: u64 = 100 << 20;
+
+    /// A job of 100 MiB whose family took so many seconds.
+    fn known(took: &[(ChangeKind, f64)]) -> Job {
+        let mut changes = Changes::default();
+        took.iter().for_each(|&(kind, took_s)| changes.learn(&"a-1".into(), kind, Bytes(MIB), took_s));
+        Job { took: changes.took(&"a-2".into(), Bytes(MIB)), ..job(0.0, 100.0, 10.0, 1.0, 100) }
+    }
+
+    #[test]
+    fn what_was_measured_counts_and_the_table_where_nothing_was() {
+        let costs = |job: &Job| {
+            [ChangeKind::Start, ChangeKind::Suspend, ChangeKind::Resume].map(|kind| Costs::THESIS.of_job(job, kind, MIB))
+        };
+        let near = |costs: [f64; 3], expected: [f64; 3]| costs.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9);
+        assert!(near(costs(&known(&[])), [3.6, 3.53, 3.33]));
+        let measured = known(&[(ChangeKind::Start, 0.2), (ChangeKind::Resume, 1.5)]);
+        assert!(near(costs(&measured), [0.2, 3.53, 1.5]));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_not_cheap_because_it_was_once_measured() {
+        let job = known(&[(ChangeKind::Suspend, 0.1), (ChangeKind::Migrate, 0.1)]);
+        let never = Costs::THESIS.where_possible(false, false);
+        for kind in [ChangeKind::Suspend, ChangeKind::Migrate] {
+            assert!(never.of_job(&job, kind, MIB) > 1e6, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_saves_its_state_moves_for_what_saving_and_beginning_took() {
+        let took = [(ChangeKind::Suspend, 1.0), (ChangeKind::MoveAndResume, 2.0), (ChangeKind::Start, 0.5)];
+        let saves = Job { saves: true, done: 5.0, ..known(&took) };
+        let costs = Costs::THESIS.where_possible(false, false);
+        assert_eq!(costs.of_job(&saves, ChangeKind::Migrate, MIB), 3.0);
+        assert_eq!(costs.of_job(&saves, ChangeKind::MoveAndResume, MIB), 2.0);
+        assert!((costs.of_job(&saves, ChangeKind::Resume, MIB) - 6.93).abs() < 1e-9, "by the table: 3.6 + 3.33");
+        let fresh = Job { done: 0.0, ..saves };
+        assert_eq!(costs.of_job(&fresh, ChangeKind::Start, MIB), 0.5);
+    }
 }

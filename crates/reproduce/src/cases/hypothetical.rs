@@ -1,6 +1,6 @@
 //! C1, C2, C4, C5, C6: hypothetical utility by hand-sized examples (Carrera 5.4.2.4, 5.6.2.1, 5.6.2.2).
 
-use weal_control::jobs::{Costs, Job, Samples, Scheduler, Site, Situation, WealScheduler, equalize, evaluate};
+use weal_control::jobs::{Costs, Job, Samples, Scheduler, Site, Situation, Took, WealScheduler, equalize, evaluate};
 use weal_model::{Bytes, Cpu, JobState, Stage, Work};
 use weal_scenario::workload::{JobArrival, JobKind};
 
@@ -21,6 +21,7 @@ fn job(start_s: f64, relative_goal_s: f64, work: f64, max_speed: f64, memory_mib
         state: JobState::Pending,
         nodes: Vec::new(),
         saves: false,
+        took: Took::default(),
     }
 }
 

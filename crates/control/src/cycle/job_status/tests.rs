@@ -10,7 +10,7 @@ fn entries() -> Vec<Entry> {
     let runs: Vec<Option<RunSeen>> = std::iter::once(None).chain(states.map(|state| Some(run("a-1", 1, state)))).collect();
     let mut entries = Vec::new();
     for hold in [Hold::None, Hold::Paused, Hold::Suspended] {
-        for bits in 0..32_u32 {
+        for bits in 0..64_u32 {
             let has = |bit: u32| bits & (1 << bit) != 0;
             let mut record = JobRecord { hold, cancelled: has(0), begun: has(1), saved: has(2), ..record("a-1", 1, 0) };
             if has(3) {
@@ -19,7 +19,7 @@ fn entries() -> Vec<Entry> {
             if has(4) {
                 (record.not_before, record.attempt) = (Time(7), 2);
             }
-            entries.extend(runs.iter().map(|run| Entry { run: run.clone(), ..Entry::new(record.clone()) }));
+            entries.extend(runs.iter().map(|run| Entry { run: run.clone(), moving: has(5), ..Entry::new(record.clone()) }));
         }
     }
     entries
@@ -32,7 +32,7 @@ fn a_job_has_a_reason_exactly_when_it_does_not_run() {
     for entry in entries() {
         for plan in &plans {
             let status = of_open(&entry, &Runs::default(), plan.as_ref(), |_| "between".to_owned());
-            let runs = matches!(status.state, JobPhase::Running | JobPhase::Starting);
+            let runs = matches!(status.state, JobPhase::Running | JobPhase::Starting | JobPhase::Migrating);
             assert_eq!(status.detail.is_empty(), runs, "{status:?}");
         }
     }

@@ -34,7 +34,7 @@ pub(in crate::cycle) fn run(job: &str, attempt: u32, state: RunState) -> RunSeen
     }
 }
 
-fn queue(records: Vec<JobRecord>) -> Queue {
+pub(in crate::cycle) fn queue(records: Vec<JobRecord>) -> Queue {
     Queue::new(StoredJobs { records, highest: 9, ..StoredJobs::default() })
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_model::{JobObservation, JobState, NodeName, Snapshot};
+use weal_model::{Bytes, JobObservation, JobState, NodeName, Snapshot};
 
 use super::dense::App;
 use crate::jobs::Job;
@@ -25,7 +25,13 @@ impl Jobs {
         let saves = |job: &JobObservation| policy.saving.contains(&job.spec.name);
         let now_s = snapshot.time.as_secs_f64();
         let seen = |job: &JobObservation| Job::observed(job, node).within(most_cpu).with_bounded_lateness(now_s);
-        let jobs = observed.iter().map(|job| Job { saves: saves(job), ..seen(job) }).collect();
+        let cycle_s = policy.pool.timing.placement_cycle_s.max(1.0);
+        let known = |observed: &JobObservation| {
+            let job = seen(observed);
+            let took = policy.runs.changes.took(&observed.spec.name, Bytes(job.needs(cycle_s).memory));
+            Job { saves: saves(observed), took, ..job }
+        };
+        let jobs = observed.iter().map(known).collect();
         Self { observed, jobs }
     }
 
