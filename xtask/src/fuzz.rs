@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     let mut is_good = true;
     for place in PLACES {
         let mut command = Command::new(env!("CARGO"));
-        command.arg("test").arg("--quiet").args(place).arg("fuzz_").current_dir(&root);
+        command.arg("test").arg("--quiet").args(place).args(["fuzz_", "--", "--nocapture"]).current_dir(&root);
         command.env("WEAL_FUZZ_EXECUTIONS", arguments.executions.to_string()).env("WEAL_FUZZ_SEED", arguments.seed.to_string());
         command.env("WEAL_FUZZ_FIRST", arguments.first.to_string());
         if let Some(target) = &arguments.target {

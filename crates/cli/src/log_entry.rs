@@ -160,4 +160,15 @@ mod tests {
         let plain = LogLine { line: "x".into(), ..line };
         assert!(serde_json::to_value(Entry::of(&plain)).unwrap().get("message").is_none());
     }
+
+    #[test]
+    fn fuzz_lines() {
+        weal_fuzz::target("log-line", |bytes| {
+            let line = LogLine { time: None, instance: "shop-1".into(), line: String::from_utf8_lossy(bytes).into_owned() };
+            let entry = Entry::of(&line);
+            let text = entry.text(crate::terminal::visible);
+            assert_eq!(crate::terminal::colored(&text), text, "nothing in it commands a terminal");
+            assert!(serde_json::to_string(&entry).is_ok());
+        });
+    }
 }

@@ -11,6 +11,7 @@ mod mutation;
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -41,11 +42,16 @@ pub fn target(name: &str, run: impl Fn(&[u8])) {
     for (index, input) in corpus.iter().enumerate() {
         try_input(&run, input, &format!("{name}: input {index} of its corpus"));
     }
-    let first = number(FIRST).unwrap_or(0);
+    let (first, begun) = (number(FIRST).unwrap_or(0), Instant::now());
     for execution in first..first.saturating_add(executions()) {
         let mut rng = weal_rng::stream(seed, &format!("{name}/{execution}"));
         let input = mutation::mutate(&corpus, &mut rng);
         try_input(&run, &input, &format!("{name}: execution {execution} with {SEED}={seed}"));
+    }
+    if number(EXECUTIONS).is_some() {
+        // Whoever plans a long run wants to know.
+        let passed_s = begun.elapsed().as_secs_f64();
+        eprintln!("{name}: {} executions in {passed_s:.1} s, {:.0} a second", executions(), executions() as f64 / passed_s);
     }
 }
 

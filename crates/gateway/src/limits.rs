@@ -26,6 +26,10 @@ pub struct Limits {
     /// How long a connection over HTTP/1 is idle before it rests: what HTTP's machinery holds for it is freed, about 20 kB. Shorter, and that is
     /// made anew for requests that follow each other; longer, and a crowd that thinks fills the memory.
     pub rests_after: Duration,
+    /// Connections over HTTP/1 that are idle and do not rest yet: beyond so many, those that have been idle the longest rest at once. Each holds
+    /// about 20 kB, and what many hold at the same time lies between what they keep: freed later, its pages are of use to nobody else. Fewer,
+    /// and connections that are used every second rest in between.
+    pub awake: usize,
     /// What a client that reads slowly may let pass in all beyond what the least rate allows. Its request keeps its seat meanwhile. Without
     /// a least rate, the time without the client taking a single byte.
     pub stalled_write: Duration,
@@ -94,6 +98,7 @@ impl Default for Limits {
             idle: Duration::from_secs(75),
             resting: Duration::from_secs(900),
             rests_after: Duration::from_secs(2),
+            awake: 1000,
             stalled_write: Duration::from_secs(30),
             slow_body: Duration::from_secs(10),
             gathers: 1024,

@@ -58,6 +58,8 @@ pub enum Output {
 pub enum Name {
     /// The experiments of Al-Qudah et al. with real servers: starts and resumes under load, idle servers, a flash crowd
     AlQudah,
+    /// Autobahn's cases of WebSocket at a server, asked at once and through the gateway
+    Autobahn,
     /// A site while a build takes every core beside it, in weal and without: growth of its response times
     Build,
     /// The planner on generated problems, the thesis' algorithm, CP-SAT and HiGHS: time and optimality

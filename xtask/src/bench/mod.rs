@@ -4,6 +4,7 @@
 
 mod al_qudah;
 mod arguments;
+mod autobahn;
 mod build;
 mod control;
 mod dispatch;
@@ -43,6 +44,7 @@ pub use real::machine::spin;
 pub fn run(arguments: &Arguments) -> Result<bool> {
     let tables: Vec<Table> = match arguments.name {
         Name::AlQudah => al_qudah::run(arguments)?,
+        Name::Autobahn => vec![autobahn::run(arguments)?],
         Name::Build => vec![build::run(arguments)?],
         Name::Control => control::run(arguments)?,
         Name::Dispatch => vec![dispatch::run(arguments)?],

@@ -10,6 +10,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use crate::patience::Patience;
+
 /// No answer after so long counts as lost.
 static LIMIT: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(20) * super::pool::slowness());
 
@@ -72,9 +74,9 @@ impl Load {
     /// Waits until `count` more requests were answered.
     pub fn wait_for(&self, count: u64) {
         let goal = self.shared.answered.load(Ordering::Relaxed) + count;
-        let deadline = Instant::now() + *super::pool::PATIENCE;
+        let mut patience = Patience::new(*super::pool::PATIENCE);
         while self.shared.answered.load(Ordering::Relaxed) < goal {
-            assert!(Instant::now() < deadline, "{} of {goal} requests answered", self.shared.answered.load(Ordering::Relaxed));
+            assert!(!patience.is_over(), "{} of {goal} requests answered", self.shared.answered.load(Ordering::Relaxed));
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use hyper::Request;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -22,6 +24,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::load::read_answer;
+use crate::patience::Patience;
 use crate::pool::{PATIENCE, Pool, echo_app, free_ports, text};
 use crate::upgrade::{install_next, installed};
 
@@ -29,10 +32,20 @@ use crate::upgrade::{install_next, installed};
 const REQUESTS: &str = "WEAL_REQUESTS";
 const FEW: u64 = 1000;
 
+/// Of the requests and messages, so many parts are answered between two changes at least, so that a slow machine makes no more than so many.
+const PARTS: u64 = 20;
+/// And so many of each kind.
+const OF_EACH: u64 = 20;
+
+/// How often a connection is looked at on which no answer came.
+const LOOK: Duration = Duration::from_millis(200);
+
 /// Clients of each kind.
 const CLIENTS: usize = 2;
 /// Requests or messages over one connection, before it is closed and the next one opened.
 const OVER_ONE: u64 = 50;
+/// How long messages begin over one WebSocket. A gateway that was replaced passes one on for 15 s more: what is under way by then has to be there.
+const WEBSOCKET: Duration = Duration::from_secs(1);
 /// Requests that are under way at once over one connection of HTTP/2.
 const AT_ONCE: u64 = 10;
 
@@ -135,11 +148,29 @@ impl Clients {
         self.shared.certificates.lock().unwrap().len()
     }
 
-    /// Waits until so many more were answered of each kind.
-    fn wait_for(&self, pool: &Pool, more: u64) {
-        let goals = self.answered().map(|answered| answered + more);
-        let is_there = || self.answered().iter().zip(&goals).all(|(answered, goal)| answered >= goal);
-        pool.eventually("answers of each kind", || is_there().then_some(()));
+    /// Waits until [`OF_EACH`] more were answered of each kind, and `all` in all. Whatever the machine does beside that: each answer has time of its own.
+    ///
+    /// # Panics
+    /// When one kind gets no more answers, and when something was lost.
+    fn wait_for(&self, pool: &Pool, all: u64) {
+        let goals = self.answered().map(|answered| answered + OF_EACH);
+        let mut last = self.answered().map(|answered| (answered, Patience::new(*PATIENCE)));
+        loop {
+            let answered = self.answered();
+            let are_all_there = answered.iter().sum::<u64>() >= all;
+            if are_all_there && answered.iter().zip(&goals).all(|(answered, goal)| answered >= goal) {
+                return;
+            }
+            for (answered, last) in answered.into_iter().zip(&mut last) {
+                if answered > last.0 {
+                    *last = (answered, Patience::new(*PATIENCE));
+                }
+            }
+            let is_stuck = last.iter_mut().any(|(_, patience)| patience.is_over());
+            let lost = self.shared.lost.lock().unwrap().clone();
+            assert!(!is_stuck && lost.is_empty(), "{answered:?} of {goals:?} and {all}, lost {lost:?}\n{}", pool.printed());
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Lets each client finish what it is at, and says what was lost.
@@ -156,27 +187,54 @@ impl Clients {
 
 async fn client(shared: Arc<Shared>, kind: Kind) {
     while !shared.is_over() {
+        let answers = Answers { shared: &shared, kind, count: AtomicU64::new(0) };
         let connection = async {
             match kind {
-                Kind::H1 => over_h1(&shared).await,
-                Kind::H2 => over_h2(&shared).await,
-                Kind::WebSocket => over_websocket(&shared).await,
+                Kind::H1 => over_h1(&answers).await,
+                Kind::H2 => over_h2(&answers).await,
+                Kind::WebSocket => over_websocket(&answers).await,
             }
         };
-        let outcome = tokio::time::timeout(*PATIENCE, connection).await;
-        if let Err(error) = outcome.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        if let Err(error) = patiently(connection, &answers.count).await {
             shared.lost.lock().unwrap().push(format!("{kind:?}: {error}"));
         }
+    }
+}
+
+/// What came of a connection; an error when none of the answers that `count` counts comes any more.
+async fn patiently(connection: impl Future<Output = io::Result<()>>, count: &AtomicU64) -> io::Result<()> {
+    let mut connection = pin!(connection);
+    let (mut last, mut patience) = (0, Patience::new(*PATIENCE));
+    loop {
+        if let Ok(ended) = tokio::time::timeout(LOOK, connection.as_mut()).await {
+            return ended;
+        }
+        let answered = count.load(Ordering::Relaxed);
+        if answered > last {
+            (last, patience) = (answered, Patience::new(*PATIENCE));
+        } else if patience.is_over() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer came after {answered}")));
+        }
+    }
+}
+
+/// The answers over one connection.
+struct Answers<'a> {
+    shared: &'a Shared,
+    kind: Kind,
+    count: AtomicU64,
+}
+
+impl Answers<'_> {
+    fn note(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.shared.answered[self.kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Shared {
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
-    }
-
-    fn note(&self, kind: Kind) {
-        self.answered[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     async fn connect(&self, over: &TlsConnector) -> io::Result<TlsStream<TcpStream>> {
@@ -190,14 +248,15 @@ impl Shared {
 }
 
 /// One connection, until the gateway says that it closes.
-async fn over_h1(shared: &Shared) -> io::Result<()> {
+async fn over_h1(answers: &Answers<'_>) -> io::Result<()> {
+    let shared = answers.shared;
     let mut stream = BufReader::new(shared.connect(&shared.over_h1).await?);
     for _ in 0..OVER_ONE {
         stream.write_all(format!("GET / HTTP/1.1\r\nhost: {HOST}\r\n\r\n").as_bytes()).await?;
         stream.flush().await?;
         let (status, closes) = read_answer(&mut stream).await?;
         expect(200, status)?;
-        shared.note(Kind::H1);
+        answers.note();
         if closes || shared.is_over() {
             break;
         }
@@ -206,7 +265,8 @@ async fn over_h1(shared: &Shared) -> io::Result<()> {
 }
 
 /// One connection, until the gateway says that it takes no more requests over it. What was sent before has its answer.
-async fn over_h2(shared: &Shared) -> io::Result<()> {
+async fn over_h2(answers: &Answers<'_>) -> io::Result<()> {
+    let shared = answers.shared;
     let stream = shared.connect(&shared.over_h2).await?;
     let (sender, connection) = h2::client::handshake(stream).await.map_err(io::Error::other)?;
     let driving = tokio::spawn(connection);
@@ -230,7 +290,7 @@ async fn over_h2(shared: &Shared) -> io::Result<()> {
                 let length = part.map_err(io::Error::other)?.len();
                 body.flow_control().release_capacity(length).map_err(io::Error::other)?;
             }
-            shared.note(Kind::H2);
+            answers.note();
             sent += 1;
         }
     }
@@ -239,12 +299,14 @@ async fn over_h2(shared: &Shared) -> io::Result<()> {
 }
 
 /// One connection, whose messages a former gateway passes on for as long as it finishes what it has.
-async fn over_websocket(shared: &Shared) -> io::Result<()> {
+async fn over_websocket(answers: &Answers<'_>) -> io::Result<()> {
+    let shared = answers.shared;
     let mut stream = BufReader::new(shared.connect(&shared.over_h1).await?);
     let asked = format!("GET / HTTP/1.1\r\nhost: {HOST}\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n");
     stream.write_all(asked.as_bytes()).await?;
     stream.flush().await?;
     expect(101, read_answer(&mut stream).await?.0)?;
+    let begun = Instant::now();
     for number in 0..OVER_ONE {
         stream.write_all(&number.to_be_bytes()).await?;
         stream.flush().await?;
@@ -252,8 +314,8 @@ async fn over_websocket(shared: &Shared) -> io::Result<()> {
         if echo != number {
             return Err(io::Error::other(format!("message {number} came back as {echo}")));
         }
-        shared.note(Kind::WebSocket);
-        if shared.is_over() {
+        answers.note();
+        if shared.is_over() || begun.elapsed() > WEBSOCKET {
             break;
         }
     }
@@ -289,7 +351,7 @@ fn nothing_of_any_client_is_lost_while_configs_certificates_and_programs_change(
     pool.up();
     let clients = Clients::start(&authority, https);
     let (mut rounds, mut gateways) = (0, BTreeSet::from([pool.pid("gateway")]));
-    clients.wait_for(&pool, 20);
+    clients.wait_for(&pool, 0);
     while rounds == 0 || clients.answered().into_iter().sum::<u64>() < wanted {
         rounds += 1;
         write_config(&pool, https, rounds);
@@ -299,10 +361,10 @@ fn nothing_of_any_client_is_lost_while_configs_certificates_and_programs_change(
         authority.certify();
         pool.eventually("the next certificate is shown", || (clients.certificates() > shown).then_some(()));
         install_next(&program);
-        let upgraded = pool.run(&["upgrade"]);
+        let upgraded = pool.run(&["upgrade", "--timeout", "900"]);
         assert!(upgraded.status.success(), "{}\n{}", text(&upgraded.stderr), pool.printed());
         gateways.insert(pool.pid("gateway"));
-        clients.wait_for(&pool, 20);
+        clients.wait_for(&pool, rounds * wanted / PARTS);
         // Only so many gateways share seats at once.
         pool.eventually("the former gateway ends", || (pool.role_pids("gateway").len() == 1).then_some(()));
     }

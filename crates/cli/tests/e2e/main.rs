@@ -27,6 +27,7 @@ mod lossless;
 mod monitoring;
 mod notify;
 mod packages;
+mod patience;
 mod pool;
 mod ports;
 mod real;

@@ -11,7 +11,9 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Long enough for a busy machine; nothing waits for it in vain.
+use crate::patience::Patience;
+
+/// Long enough for an idle machine, and stretched where others have it ([`Patience`]); nothing waits for it in vain.
 pub static PATIENCE: LazyLock<Duration> = LazyLock::new(|| Duration::from_secs(60) * slowness());
 
 /// What the documentation promises of roles that die.
@@ -183,12 +185,12 @@ impl Pool {
 
     /// Polls until `check` gives something; says `what` was waited for when it never does.
     pub fn eventually<T>(&self, what: &str, mut check: impl FnMut() -> Option<T>) -> T {
-        let deadline = Instant::now() + *PATIENCE;
+        let mut patience = Patience::new(*PATIENCE);
         loop {
             if let Some(value) = check() {
                 return value;
             }
-            if Instant::now() > deadline {
+            if patience.is_over() {
                 let status = text(&self.run(&["status"]).stdout);
                 let logs: String = ["gateway", "controller", "node"].iter().map(|role| self.log_tail(role)).collect();
                 panic!("not seen: {what}\nweal up said:\n{}\nstatus:\n{status}\n{logs}", self.printed());

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use crate::load::{Load, get};
 use crate::pool::{BACK_WITHIN, Pool, echo_app, is_alive, kill, slowness, text};
 
@@ -86,13 +88,22 @@ fn a_removed_state_folder_is_noticed_before_the_watchdog_misses_the_roles_in_it(
     pool.up();
     let load = Load::start(pool.listen, "echo.localhost", "/", 4);
     let notices = |printed: &str| printed.matches(NOTICE).count();
+    // Each has its time, so that those of the first removal are no others by the second.
+    let events = || -> Vec<Value> {
+        let told: Value = serde_json::from_slice(&pool.run(&["events", "-o", "json"]).stdout).unwrap_or_default();
+        told.as_array().into_iter().flatten().filter(|event| event.to_string().contains(NOTICE)).cloned().collect()
+    };
     for _ in 0..2 {
         load.wait_for(100);
         // Files go one by one: it may be noticed when a part is gone, and again.
-        let before = notices(&pool.printed());
+        let (before, told) = (notices(&pool.printed()), events());
         pool.remove_state();
         pool.eventually("the supervisor notices it", || (notices(&pool.printed()) > before).then_some(()));
-        pool.eventually("an event", || text(&pool.run(&["events"]).stdout).contains(NOTICE).then_some(()));
+        pool.eventually("an event of this removal", || events().iter().any(|event| !told.contains(event)).then_some(()));
+        for role in ROLES {
+            let is_whole = || (pool.role_pids(role) == [pool.recorded(role)?] && pool.socket(role).exists()).then_some(());
+            pool.eventually("the record names the one process of each role, and its socket is there", is_whole);
+        }
         pool.wait_ready();
     }
     load.wait_for(100);

@@ -101,6 +101,11 @@ impl Origin {
         }
     }
 
+    /// Frees what was written for the last request.
+    pub fn forget(&mut self) {
+        (self.last, self.remarks) = (None, None);
+    }
+
     pub fn is_trusted(&self) -> bool {
         self.trusted
     }

@@ -201,6 +201,13 @@ impl Session {
         Admitted { client, access_log, counted: is_counted.then(|| client_of(counted)), early, is_framed }
     }
 
+    /// Frees what is remembered of former requests, and can be found out again.
+    pub fn forget(&self) {
+        let mut memory = self.memory();
+        memory.known_host = KnownHost::default();
+        memory.origin.forget();
+    }
+
     /// True when its client speaks TLS with this gateway.
     pub fn is_secure(&self) -> bool {
         self.scheme == ListenScheme::Https

@@ -74,29 +74,28 @@ impl Registry {
         true
     }
 
-    /// Closes connections that have been idle, or at the head of a request, for too long, and lets others rest: says how many. Of half heads
-    /// there are so many at most: the oldest make room.
+    /// Closes connections that have been idle, or at the head of a request, for too long, and lets others rest: says how many. Of half heads,
+    /// and of idle connections that do not rest, there are so many at most: the oldest make room.
     pub fn sweep(&self, clock: Clock, limits: &Limits) -> usize {
         let (now, clients) = (clock.now(), self.lock());
         let is_roomy = clients.len() * 2 < limits.connections;
-        let mut heads: Vec<(Duration, &Arc<Client>)> = Vec::new();
+        let (mut heads, mut awake): (Vec<Aged<'_>>, Vec<Aged<'_>>) = (Vec::new(), Vec::new());
         let mut begin_to_rest = 0;
         for client in clients.values() {
             let age = client.phase_age(now);
             let idle = if is_roomy && client.is_resting() { limits.resting } else { limits.idle };
             match client.phase() {
                 Phase::Idle if age > idle => client.give(Order::Close),
+                Phase::Idle if client.may_rest() => {}
                 Phase::Idle if age > limits.rests_after => begin_to_rest += usize::from(client.let_rest()),
+                Phase::Idle => awake.push((age, client)),
                 Phase::Head if age > limits.head => client.give(Order::TooSlow),
                 Phase::Head => heads.push((age, client)),
                 _ => {}
             }
         }
-        let many = heads.len().saturating_sub(limits.half_heads);
-        if many > 0 {
-            heads.select_nth_unstable_by_key(many - 1, |&(age, _)| std::cmp::Reverse(age));
-            heads[..many].iter().for_each(|(_, client)| client.give(Order::TooSlow));
-        }
+        oldest(&mut heads, limits.half_heads).iter().for_each(|(_, client)| client.give(Order::TooSlow));
+        begin_to_rest += oldest(&mut awake, limits.awake).iter().filter(|(_, client)| client.let_rest()).count();
         begin_to_rest
     }
 
@@ -108,5 +107,49 @@ impl Registry {
 impl Drop for Entry {
     fn drop(&mut self) {
         self.registry.lock().remove(&self.key);
+    }
+}
+
+/// How long a client has been as it is.
+type Aged<'a> = (Duration, &'a Arc<Client>);
+
+/// Of more than `most`, those that are too many: the oldest.
+fn oldest<'a, 'c>(all: &'a mut [Aged<'c>], most: usize) -> &'a [Aged<'c>] {
+    let many = all.len().saturating_sub(most);
+    if many > 0 {
+        all.select_nth_unstable_by_key(many - 1, |&(age, _)| std::cmp::Reverse(age));
+    }
+    &all[..many]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::speech::Ends;
+
+    #[test]
+    fn of_many_idle_connections_those_that_are_idle_longest_rest_at_once() {
+        let (clock, registry) = (Clock::new(), Arc::new(Registry::default()));
+        let address = "127.0.0.1:1".parse().unwrap();
+        let enter = || {
+            let client = Arc::new(Client::new(Ends { client: address, server: address }, clock));
+            let entry = registry.enter(&client, None);
+            // Two that came in the same moment are equally old.
+            std::thread::sleep(Duration::from_millis(2));
+            (client, entry)
+        };
+        let limits = Limits { awake: 2, rests_after: Duration::from_secs(3600), ..Limits::default() };
+        let mut clients: Vec<_> = (0..5).map(|_| enter()).collect();
+        assert_eq!(registry.sweep(clock, &limits), 3);
+        let rests = |clients: &[(Arc<Client>, Entry)]| clients.iter().map(|(client, _)| client.may_rest()).collect::<Vec<_>>();
+        assert_eq!(rests(&clients), [true, true, true, false, false]);
+        clients.push(enter());
+        assert_eq!(registry.sweep(clock, &limits), 1, "who rests is not told again");
+        assert_eq!(rests(&clients), [true, true, true, true, false, false]);
+        let busy = clients[5].0.begin();
+        clients.push(enter());
+        assert_eq!(registry.sweep(clock, &limits), 0, "one that is busy is not idle");
+        drop(busy);
+        assert_eq!(registry.sweep(clock, &limits), 1);
     }
 }

@@ -255,6 +255,7 @@ async fn serve_h1<T: Transport>(stream: T, first: Bytes, session: Arc<Session>) 
             Some(resting) => stream = resting,
             None => return,
         }
+        session.forget();
         if !stream.rest().await {
             return;
         }
