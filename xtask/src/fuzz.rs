@@ -24,12 +24,13 @@ pub struct Arguments {
 }
 
 /// Which tests are targets, as arguments of `cargo test`. Each is named `fuzz_…`.
-const PLACES: [&[&str]; 9] = [
+const PLACES: [&[&str]; 10] = [
     &["-p", "weal-gateway", "--lib"],
     &["-p", "weal-gateway", "--test", "it"],
     &["-p", "weal-rpc", "--test", "fuzz"],
     &["-p", "weal-load", "--lib"],
     &["-p", "weal-node", "--lib"],
+    &["-p", "weal-image", "--lib"],
     &["-p", "weal", "--bin", "weal"],
     &["-p", "weal-scenario", "--lib"],
     &["-p", "weal-config", "--test", "fuzz"],

@@ -2,6 +2,7 @@
 //! warnings; the application's start would fail. What is there, and others may read or change, is warned of as well.
 
 mod found;
+mod image;
 mod loose;
 
 use std::path::Path;
@@ -13,7 +14,7 @@ use weal_node::barrier;
 
 use crate::confidential;
 use crate::users;
-use found::{Found, found, program};
+use found::{Found, found, nearest, program};
 
 /// One warning for each thing that is missing or loose, in the order of the applications. `file` is the text and how it is named.
 pub fn check(parsed: &Parsed, file: (&str, &str)) -> Vec<Diagnostic> {
@@ -28,17 +29,23 @@ pub fn check(parsed: &Parsed, file: (&str, &str)) -> Vec<Diagnostic> {
 
 fn of_app(app: &AppSpec) -> Vec<Found> {
     let user = app.user.as_deref().map(users::find).transpose();
-    let program = program(app);
-    let mut all: Vec<Found> = Vec::new();
-    all.extend(folder(app));
-    all.extend(program.as_ref().err().and_then(Option::as_ref).map(|text| found("run.0", text, program_help(app))));
-    match user {
-        Err(error) => all.push(found("user", error, "a number needs no account")),
-        Ok(user) => all.extend(closed(app, user.as_ref(), program.ok().as_deref())),
-    }
+    let mut all: Vec<Found> = match app.process.image {
+        Some(_) => image::of_app(app),
+        None => of_program(app, user.as_ref().ok().and_then(Option::as_ref)),
+    };
+    all.extend(user.err().map(|error| found("user", error, "a number needs no account")));
     all.extend(group(app));
     all.extend(files(app));
     all
+}
+
+/// Its folder and its program, and what keeps `user` from them.
+fn of_program(app: &AppSpec, user: Option<&User>) -> Vec<Found> {
+    let program = program(app);
+    let no_program = program.as_ref().err().and_then(Option::as_ref).map(|text| found("run.0", text, program_help(app)));
+    let is_unknown = app.user.is_some() && user.is_none();
+    let closed = if is_unknown { None } else { closed(app, user, program.as_ref().ok().map(String::as_str)) };
+    folder(app).into_iter().chain(no_program).chain(closed).collect()
 }
 
 fn folder(app: &AppSpec) -> Option<Found> {
@@ -49,25 +56,6 @@ fn folder(app: &AppSpec) -> Option<Found> {
 fn program_help(app: &AppSpec) -> String {
     let program = Path::new(&app.cwd).join(app.run.first().map_or("", String::as_str));
     nearest(&program)
-}
-
-/// What is there: the deepest folder that exists, and some of what it holds.
-fn nearest(path: &Path) -> String {
-    let Some(folder) = path.ancestors().skip(1).find(|folder| folder.is_dir()) else { return String::new() };
-    let mut names: Vec<String> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| !name.starts_with('.'))
-        .collect();
-    names.sort();
-    let more = names.len().saturating_sub(8);
-    names.truncate(8);
-    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
-    match names.is_empty() {
-        true => format!("{} is empty", folder.display()),
-        false => format!("{} holds {}{rest}", folder.display(), names.join(", ")),
-    }
 }
 
 /// What keeps the user of its instances from its folder or its program. Only root starts them as somebody else.

@@ -157,7 +157,7 @@ fn class(spec: &ServiceClass) -> Section {
 fn app(spec: &AppSpec, release: Option<&AppSpec>) -> Section {
     let is_service = spec.kind == AppKind::Service;
     let mut app = Section::default();
-    app.add("run", texts(spec.run.iter().map(String::as_str)));
+    process::add_command(&mut app, spec);
     app.add_marked("kind", spec.kind.as_str(), spec.kind == AppKind::default());
     if let Some(release) = release {
         app.add("release", texts(release.run.iter().map(String::as_str)));
@@ -188,7 +188,10 @@ fn app(spec: &AppSpec, release: Option<&AppSpec>) -> Section {
     let env: InlineTable = spec.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     app.add_marked("env", env, spec.env.is_empty());
     process::add(&mut app, &spec.process);
-    app.add("cwd", &spec.cwd);
+    match spec.cwd.as_str() {
+        "" => app.add_absent("cwd", "the image's"),
+        cwd => app.add("cwd", cwd),
+    }
     add_span(&mut app, "stop-timeout", spec.stop_timeout_s, defaults::STOP_TIMEOUT_S);
     app.add_marked("on-resume", texts(spec.on_resume.iter().map(String::as_str)), spec.on_resume.is_empty());
     app.add_marked("singleton", spec.singleton, !spec.singleton);

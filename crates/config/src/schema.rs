@@ -45,7 +45,7 @@ pub fn schema() -> Value {
                 "items": table("One receiver: `url` or `run`.", &[], notify::keys()),
             },
             "job": named("Jobs that are submitted at their dates.", table("One schedule, and what it runs.", &["schedule", "run"], jobs::keys())),
-            "app": named("The applications.", table("One application: a cluster of equal instances.", &["run"], app_keys())),
+            "app": named("The applications.", app()),
         },
     })
 }
@@ -75,14 +75,37 @@ fn class_keys() -> Vec<(&'static str, Value)> {
     keys
 }
 
+/// An image may say what is run.
+fn app() -> Value {
+    let mut app = table("One application: a cluster of equal instances.", &[], app_keys());
+    app["anyOf"] = json!([{ "required": ["run"] }, { "required": ["image"] }]);
+    app
+}
+
 fn app_keys() -> Vec<(&'static str, Value)> {
     let mut keys = vec![
         (
             "run",
             describe(
                 argv(),
-                "Program and arguments. `$PORT`, `$DATA`, `$INSTANCE`, `$NODE`, `$NAME_ADDR` of needed applications and `env` are filled in; `$$` is a dollar sign.",
-                "",
+                "Program and arguments. `$PORT`, `$DATA`, `$INSTANCE`, `$NODE`, `$NAME_ADDR` of needed applications and `env` are filled in; `$$` is a dollar sign. With `image`, what follows its entry point.",
+                "with `image`, the command of the image",
+            ),
+        ),
+        (
+            "image",
+            describe(
+                json!({ "type": "string", "minLength": 1 }),
+                "An image whose program is run, with its files in the place of the machine's: an archive (OCI or `docker save`) or a folder (OCI), relative to the config's folder.",
+                "none",
+            ),
+        ),
+        (
+            "entrypoint",
+            describe(
+                json!({ "type": "array", "items": { "type": "string" } }),
+                "What takes the place of the image's entry point. Then the image's own arguments do not follow it.",
+                "the image's",
             ),
         ),
         (
@@ -160,8 +183,8 @@ fn app_keys() -> Vec<(&'static str, Value)> {
             "cwd",
             describe(
                 json!({ "type": "string" }),
-                "The working directory, relative to the config's folder.",
-                "the config's folder",
+                "The working directory, relative to the config's folder. With `image`, a folder of the image, from its root.",
+                "the config's folder, or what the image says",
             ),
         ),
         ("stop-timeout", span("From SIGTERM to SIGKILL.", defaults::STOP_TIMEOUT_S)),

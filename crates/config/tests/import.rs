@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weal_config::import::{ImportError, Imported, compose, pm2, procfile, systemd};
+use weal_config::import::{ImportError, Imported, compose, compose_beside, pm2, procfile, systemd};
 use weal_config::{MachineSize, parse, render_all};
 use weal_model::Bytes;
 
@@ -123,4 +123,12 @@ fn what_starts_nothing_is_refused() {
     assert_eq!(systemd("[Service]\nType=oneshot\n", "x.service"), Err(ImportError::Nothing("ExecStart")));
     assert!(matches!(pm2("module.exports = {}"), Err(ImportError::Json(_))));
     assert_eq!(pm2("{}"), Err(ImportError::Nothing("application with a `script`")));
+}
+
+#[test]
+fn a_service_whose_image_lies_beside_the_file_is_run_from_it() {
+    let text = "services:\n  shop:\n    image: host/shop:1.2\n    command: --port 8000\n    entrypoint: [/bin/serve]\n    \
+                ports: [\"80:8000\"]\n    user: \"1000\"\n    working_dir: /app\n  plain:\n    image: plain\n    expose: [80]\n";
+    let archives = ["shop-1.2.tar".to_owned(), "plain.oci.tar".to_owned()].into();
+    insta::assert_snapshot!("compose-images", show(&compose_beside(text, &BTreeMap::new(), &archives).unwrap()));
 }

@@ -79,6 +79,11 @@ impl Users {
         Self { passwd: passwd.to_owned(), group: String::new() }
     }
 
+    /// The users in the texts of a `passwd` and a `group`.
+    pub fn of(passwd: String, group: String) -> Self {
+        Self { passwd, group }
+    }
+
     /// The user with this name.
     ///
     /// # Errors

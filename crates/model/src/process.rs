@@ -30,12 +30,20 @@ pub struct ProcessSpec {
     pub time_zone: Option<String>,
     /// A file that it reads from its standard input, absolute; `None` is empty.
     pub stdin: Option<String>,
+    /// The image whose files it sees in the place of the machine's: an archive or a folder, absolute.
+    // Left out where there is none: what an instance was started from is compared with what a version before has written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// What takes the place of the image's entry point; `None` leaves that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entrypoint: Option<Vec<String>>,
 }
 
 impl ProcessSpec {
-    /// Whether it asks for something that not every application may have: what is secret, another group, or more of a resource.
+    /// Whether it asks for something that not every application may have: what is secret, another group, more of a resource, or an image.
     pub fn is_privileged(&self) -> bool {
-        self.is_confidential() || self.group.is_some() || !self.limits.is_empty()
+        // The node agent reads an image as root.
+        self.is_confidential() || self.group.is_some() || !self.limits.is_empty() || self.image.is_some()
     }
 
     /// Whether it is told what nobody else is.
@@ -173,6 +181,13 @@ pub enum ProcessSignal {
 impl ProcessSignal {
     /// All of them.
     pub const ALL: [Self; 7] = [Self::Hup, Self::Int, Self::Quit, Self::Term, Self::Usr1, Self::Usr2, Self::Winch];
+
+    /// By its name, with or without `SIG`, or by its number, as an image has it. `None` for others.
+    pub fn from_image(word: &str) -> Option<Self> {
+        const NUMBERS: [u8; 7] = [1, 2, 3, 15, 10, 12, 28];
+        let by_name = Self::ALL.into_iter().find(|one| one.as_str() == word || one.as_str().strip_prefix("SIG") == Some(word));
+        by_name.or_else(|| Some(Self::ALL[NUMBERS.iter().position(|number| word.parse() == Ok(*number))?]))
+    }
 
     /// Its name.
     pub fn as_str(self) -> &'static str {

@@ -553,7 +553,7 @@ fn check(spec: &InstanceSpec) -> Result<(), Refusal> {
     if let Some((what, name)) = names.into_iter().find(|(_, name)| !is_safe_name(name)) {
         return Err(bad_name(what, name));
     }
-    let has_own_folder = spec.job.is_some() && spec.cwd.is_empty();
+    let has_own_folder = (spec.job.is_some() || spec.process.image.is_some()) && spec.cwd.is_empty();
     if !has_own_folder && !Path::new(&spec.cwd).is_absolute() {
         return Err(Refusal::RelativeFolder { folder: spec.cwd.clone() });
     }

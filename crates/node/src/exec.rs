@@ -11,7 +11,7 @@ use weal_model::{AppName, InstanceId, ProcessSignal};
 
 use crate::agent::is_safe_name;
 use crate::files::read_json;
-use crate::probe::{BadAnswer, Beside, joining};
+use crate::probe::{BadAnswer, Beside, first_folder, joining};
 use crate::shim::{PID_FILE, Record, SPEC_FILE, Started};
 use crate::signals;
 
@@ -68,7 +68,7 @@ pub fn command_beside(
     let beside = Beside { launch, main: Some(started.main) };
     let join = joining(beside).map_err(|source| ExecError::System { instance: instance.clone(), source })?;
     let mut command = tokio::process::Command::new(program);
-    command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).kill_on_drop(true);
+    command.args(arguments).env_clear().envs(&launch.env).current_dir(first_folder(launch)).kill_on_drop(true);
     if let Some(term) = std::env::var_os("TERM") {
         command.env("TERM", term);
     }

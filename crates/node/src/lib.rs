@@ -24,6 +24,7 @@ mod given;
 mod hash;
 mod hosts;
 mod idle;
+mod image;
 mod instance;
 pub mod isolation;
 pub mod ladder;
@@ -152,6 +153,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         logbook: logbook::Logbook::of_pool(&options.state_dir),
         data: options.state_dir.join("data"),
         accounts: accounts::Accounts::new(&options.root, &options.state_dir, roles.iter().copied().collect()),
+        images: weal_image::Cache::new(dir.join("images")),
         ports: std::sync::Mutex::new(ports::Ports::new(options.port_range, hash::hash(&options.state_dir))),
         confinement: weal_sandbox::ConfinementSupport::probe(),
         isolation,
@@ -163,6 +165,10 @@ pub async fn run(options: Options) -> Result<(), Error> {
         proc: weal_host::Proc::system(),
     };
     let agent = agent::Agent::new(site, dir);
+    tokio::task::spawn_blocking({
+        let agent = Arc::clone(&agent);
+        move || image::sweep(&agent.site)
+    });
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = weal_rpc::serve(listener, agent.router(callers(options.controller))) => {}

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -237,7 +237,7 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     let argv = argv.iter().map(|word| fill_in(word, &launch.env)).collect::<Result<Vec<_>, _>>()?;
     let (program, arguments) = argv.split_first().ok_or(BadAnswer::EmptyCommand)?;
     let mut command = tokio::process::Command::new(program);
-    command.args(arguments).env_clear().envs(&launch.env).current_dir(&launch.cwd).process_group(0);
+    command.args(arguments).env_clear().envs(&launch.env).current_dir(first_folder(launch)).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let prepare = joining(Beside { launch, main })?;
     // SAFETY: only system calls are made between fork and exec; the groups that they need were allocated before, except for
@@ -265,6 +265,11 @@ async fn command(argv: &[String], Beside { launch, main }: Beside<'_>) -> Result
     let complaint = String::from_utf8_lossy(&complaint);
     let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim();
     Err(BadAnswer::Failed { status, complaint: last.to_owned() })
+}
+
+/// The folder in which a process is before it joins an instance: that of an image is not among the machine's.
+pub fn first_folder(launch: &Launch) -> &Path {
+    if launch.sandbox.has_own_root() { Path::new("/") } else { &launch.cwd }
 }
 
 /// What a process does between fork and exec to run where an instance runs: in its control groups and its file system, as its user, and as
@@ -389,6 +394,7 @@ mod tests {
             limits: BTreeMap::new(),
             stdin: None,
             socket: false,
+            stop_signal: None,
         }
     }
 

@@ -39,6 +39,8 @@ pub struct Site {
     pub data: PathBuf,
     /// Whom instances run as.
     pub accounts: Accounts,
+    /// Images that are unpacked.
+    pub images: weal_image::Cache,
     /// The ports of instances.
     pub ports: Mutex<Ports>,
     /// How far instances can be confined here.

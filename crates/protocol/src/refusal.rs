@@ -346,9 +346,9 @@ pub enum Refusal {
         /// The application.
         app: AppName,
     },
-    /// An application may not have secrets, another group or limits of its own.
+    /// An application may not have secrets, another group, limits of its own or an image.
     #[error(
-        "root's config does not give `{app}` the secrets, group or limits that it asks for, or gives them to another program"
+        "root's config does not give `{app}` the secrets, group, limits or image that it asks for, or gives them to another program"
     )]
     ProcessNotAllowed {
         /// The application.

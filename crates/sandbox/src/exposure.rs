@@ -48,6 +48,7 @@ struct Closed {
     files: bool,
     tmp: bool,
     homes: bool,
+    root: bool,
     own_files: bool,
     identities: bool,
     devices: bool,
@@ -70,7 +71,8 @@ impl Exposure {
             mounts: mounts.is_some(),
             files: mounts.is_some() || plan.landlock.is_some(),
             tmp: mounts.is_some_and(|mounts| mounts.tmp != Tmp::Shared),
-            homes: mounts.is_some_and(|mounts| mounts.hide.iter().any(|path| path == Path::new("/home"))),
+            homes: plan.has_own_root() || mounts.is_some_and(|mounts| mounts.hide.iter().any(|path| path == Path::new("/home"))),
+            root: plan.has_own_root(),
             own_files: plan.hides_files,
             identities: filter.is_some_and(|filter| !filter.identities),
             devices: mounts.is_some_and(|mounts| mounts.devices.is_empty()),
@@ -172,7 +174,7 @@ impl Closed {
             item("PrivateMounts=", "change mounts", 1000, self.capabilities || self.mounts),
             item("PrivateNetwork=", "use the network", 2500, false),
             item("PrivateUsers=", "see others' users", 1000, false),
-            item("RootDirectory=", "see the machine's files", 200, false),
+            item("RootDirectory=", "see the machine's files", 200, self.root),
             item("IPAddressDeny=", "speak to any address", 1000, false),
         ]
     }

@@ -7,11 +7,13 @@
 //! | part | needs | what it takes away |
 //! | --- | --- | --- |
 //! | [`Mounts`] | root | writing anywhere but in its own folders; others' /tmp, /dev and processes |
+//! | [`OtherRoot`] | root | the machine's files, where an image has its own |
 //! | [`Landlock`] | nothing | writing anywhere but in its own folders; signals to others; where mounts cannot be made |
 //! | [`Filter`] | nothing | system calls that no service needs; namespaces; exotic sockets |
 //! | rights | root for the bounding set | capabilities, kernel keys, open files, core dumps |
 
 mod agent;
+mod attach;
 mod exposure;
 mod failure;
 mod filter;
@@ -19,8 +21,10 @@ mod landlock_rules;
 mod mounts;
 mod plan;
 mod rights;
+mod root;
 mod support;
 mod syscalls;
+mod user;
 mod way;
 
 pub use agent::confine_agent;
@@ -31,4 +35,6 @@ pub use landlock_rules::Landlock;
 pub use mounts::{Mounts, Tmp, join};
 pub use plan::{Paths, Sandbox, SandboxPlan};
 pub use rights::ProcessLimits;
+pub use root::OtherRoot;
 pub use support::ConfinementSupport;
+pub use user::SeenAs;

@@ -4,21 +4,18 @@
 //!
 //! [way]: crate::way
 
-use std::ffi::CString;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, makedev, mkdirat, mknodat, stat, symlinkat};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
-    fsconfig_set_string, fsmount, fsopen, mount_change, move_mount, open_tree,
-};
+use rustix::mount::{MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount_change, move_mount, open_tree};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
 use serde::{Deserialize, Serialize};
 
+use crate::attach::{at, attach, make_read_only, new, tree};
 use crate::failure::{Failure, during};
-use crate::way::{find, find_or_make};
+use crate::root::OtherRoot;
+use crate::way::find_or_make;
 
 /// What the program sees and may change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +30,9 @@ pub struct Mounts {
     pub keep: Vec<PathBuf>,
     /// Devices that it sees besides those that hold nothing (`null`, `zero`, `urandom`, …).
     pub devices: Vec<PathBuf>,
+    /// The files that it sees in the place of the machine's; `None` is the machine's own.
+    #[serde(default)]
+    pub root: Option<OtherRoot>,
 }
 
 /// What stands in the place of `/tmp` and `/var/tmp`.
@@ -67,12 +67,7 @@ impl Mounts {
     }
 
     fn mount(&self) -> Result<(), Failure> {
-        let all = UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
-        // SAFETY: the process has a single thread, and no file descriptor table is unshared.
-        unsafe { unshare_unsafe(all) }.map_err(during("leave the machine's namespaces"))?;
-        // What is mounted outside later is seen; what is mounted here is not seen outside.
-        let slave = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
-        mount_change("/", slave).map_err(during("part from the machine's mounts"))?;
+        part_from_machine()?;
         // Held by descriptors: what follows may hide the paths.
         let writable = self
             .write
@@ -81,7 +76,8 @@ impl Mounts {
                 Ok((path.as_path(), tree(path).map_err(|error| error.or_missing(|| Failure::NothingToWrite(path.clone())))?))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        let is_hidden = |path: &PathBuf| self.tmp != Tmp::Shared && TMP.iter().any(|tmp| path.starts_with(tmp));
+        let is_hidden =
+            |path: &PathBuf| self.root.is_some() || self.tmp != Tmp::Shared && TMP.iter().any(|tmp| path.starts_with(tmp));
         let kept = trees(self.keep.iter().filter(|path| is_hidden(path)))?;
         let tmp = self.tmp.trees()?;
         let devices = self
@@ -92,16 +88,19 @@ impl Mounts {
                 Ok((path, stat(path).map_err(failed)?))
             })
             .collect::<Result<Vec<_>, Failure>>()?;
-        make_read_only(CWD, "/", true)?;
+        match &self.root {
+            None => make_read_only(CWD, "/", true)?,
+            Some(root) => root.enter(writable.iter().chain(&kept))?,
+        }
         if let Some((tmp, var_tmp)) = tmp {
             // Some machines have only one of them.
             for (tree, path) in [(tmp, TMP[0]), (var_tmp, TMP[1])].into_iter().filter(|(_, path)| Path::new(path).exists()) {
                 attach(&tree, Path::new(path))?;
             }
-            for (path, tree) in &kept {
-                make_read_only(tree, "", true)?;
-                attach_on_its_way(tree, path)?;
-            }
+        }
+        for (path, tree) in &kept {
+            make_read_only(tree, "", true)?;
+            attach_on_its_way(tree, path)?;
         }
         let hidden: Vec<&PathBuf> = self.hide.iter().filter(|path| path.is_dir()).collect();
         for path in &hidden {
@@ -117,6 +116,16 @@ impl Mounts {
         mount_devices(&devices)?;
         mount_proc()
     }
+}
+
+/// Takes this process into namespaces of its own.
+fn part_from_machine() -> Result<(), Failure> {
+    let all = UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+    // SAFETY: the process has a single thread, and no file descriptor table is unshared.
+    unsafe { unshare_unsafe(all) }.map_err(during("leave the machine's namespaces"))?;
+    // What is mounted outside later is seen; what is mounted here is not seen outside.
+    let slave = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
+    mount_change("/", slave).map_err(during("part from the machine's mounts"))
 }
 
 /// Where programs keep what is only for now.
@@ -145,38 +154,12 @@ fn trees<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<(&'a Path, 
     paths.map(|path| Ok((path.as_path(), tree(path)?))).collect()
 }
 
-fn tree(path: &Path) -> Result<OwnedFd, Failure> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    open_tree(find(path)?, "", flags).map_err(at("find", path))
-}
-
-fn attach(tree: impl AsFd, path: &Path) -> Result<(), Failure> {
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(tree, "", CWD, path, flags).map_err(at("mount", path))
-}
-
 /// The same where others could put links on the way. What is missing there is made: a folder of temporary files may hide what was there.
 fn attach_on_its_way(tree: &OwnedFd, path: &Path) -> Result<(), Failure> {
     let kind = rustix::fs::fstat(tree).map_err(at("look at", path))?.st_mode;
     let place = find_or_make(path, FileType::from_raw_mode(kind))?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, "", &place, "", flags).map_err(at("mount", path))
-}
-
-/// A new file system, not attached anywhere yet.
-fn new(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> Result<OwnedFd, Failure> {
-    let make = || {
-        let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
-        for (key, value) in options {
-            fsconfig_set_string(context.as_fd(), *key, *value)?;
-        }
-        fsconfig_create(context.as_fd())?;
-        fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-    };
-    make().map_err(|error| Failure::new(format!("make a {kind}"), error.into()))
 }
 
 /// A /dev of its own: devices that hold nothing, pseudoterminals, shared memory, message queues.
@@ -251,30 +234,6 @@ fn mount_proc() -> Result<(), Failure> {
         attach(&tunable, path)?;
     }
     Ok(())
-}
-
-/// Makes a mount read-only, and with `recursive` all below it (mount_setattr(2), Linux 5.12).
-fn make_read_only(folder: impl AsFd, path: &str, recursive: bool) -> Result<(), Failure> {
-    let read_only = u64::from(MountAttrFlags::MOUNT_ATTR_RDONLY.bits());
-    let attributes = libc::mount_attr { attr_set: read_only, attr_clr: 0, propagation: 0, userns_fd: 0 };
-    let name = CString::new(path).expect("our own paths have no NUL");
-    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
-    let size = size_of::<libc::mount_attr>();
-    // SAFETY: the call reads the name and the attributes, which both live until it returns.
-    let result = unsafe {
-        libc::syscall(libc::SYS_mount_setattr, folder.as_fd().as_raw_fd(), name.as_ptr(), flags, &raw const attributes, size)
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(Failure::new(
-            format!("make {} read-only", if path.is_empty() { "a mount" } else { path }),
-            io::Error::last_os_error(),
-        )),
-    }
-}
-
-fn at<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl Fn(E) -> Failure {
-    move |error| Failure::at(what, path, error.into())
 }
 
 /// Joins the namespaces that [`Mounts::enter`] made for `process`, a process descriptor: what runs beside a program sees what it sees.

@@ -10,7 +10,9 @@ use crate::filter::{Filter, Programs};
 use crate::landlock_rules::Landlock;
 use crate::mounts::{Mounts, Tmp};
 use crate::rights::{ProcessLimits, drop_bounding_set, drop_capabilities, leave_keyring};
+use crate::root::OtherRoot;
 use crate::support::ConfinementSupport;
+use crate::user::SeenAs;
 
 /// What is done to one program, with nothing left to find out. The default does nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +30,9 @@ pub struct SandboxPlan {
     /// Whether others can read the files that it makes.
     #[serde(default)]
     pub hides_files: bool,
+    /// Which user it is in its own eyes, where that is another than in the machine's.
+    #[serde(default)]
+    pub seen_as: Option<SeenAs>,
 }
 
 /// Where a program lives.
@@ -62,6 +67,7 @@ impl SandboxPlan {
                 hide: Vec::new(),
                 keep: paths.keep.clone(),
                 devices: spec.devices.iter().map(PathBuf::from).collect(),
+                root: None,
             }),
             landlock: (!machine.mounts && machine.landlock_version > 0).then(|| Landlock {
                 write: write.into_iter().chain(shared_folders()).chain(spec.devices.iter().map(PathBuf::from)).collect(),
@@ -70,7 +76,19 @@ impl SandboxPlan {
             limits: Some(ProcessLimits { open_files: spec.open_files, core_dumps: spec.core_dumps }),
             drops_capabilities: machine.is_root,
             hides_files: false,
+            seen_as: None,
         }
+    }
+
+    /// The same with `root` in the place of the machine's files. `None` where the machine cannot do that.
+    pub fn with_root(mut self, root: OtherRoot, seen_as: Option<SeenAs>) -> Option<Self> {
+        self.mounts.as_mut()?.root = Some(root);
+        Some(Self { seen_as, ..self })
+    }
+
+    /// Whether it has other files than the machine's.
+    pub fn has_own_root(&self) -> bool {
+        self.mounts.as_ref().is_some_and(|mounts| mounts.root.is_some())
     }
 
     /// For a role of weal's own that faces others: it writes its state, and finds homes empty. It changes neither users nor priorities.
@@ -84,6 +102,7 @@ impl SandboxPlan {
                 hide,
                 keep: Vec::new(),
                 devices: Vec::new(),
+                root: None,
             }),
             landlock: None,
             filter: machine.filter.then_some(filter),
@@ -91,6 +110,7 @@ impl SandboxPlan {
             limits: None,
             drops_capabilities: machine.is_root,
             hides_files: true,
+            seen_as: None,
         }
     }
 
@@ -139,6 +159,12 @@ impl Sandbox {
     pub fn confine(&self) -> Result<(), Failure> {
         if self.plan.hides_files {
             rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        }
+        if let Some(seen_as) = self.plan.seen_as {
+            // The kernel gives every capability to whoever makes a namespace, within it.
+            if seen_as.enter()? && self.plan.drops_capabilities {
+                drop_bounding_set()?;
+            }
         }
         if self.plan.drops_capabilities {
             drop_capabilities()?;

@@ -62,7 +62,8 @@ impl ConfinementSupport {
 
 /// Whether a process with mounts of its own can be made.
 fn can_mount() -> bool {
-    let mounts = Mounts { write: Vec::new(), tmp: Tmp::Shared, hide: Vec::new(), keep: Vec::new(), devices: Vec::new() };
+    let mounts =
+        Mounts { write: Vec::new(), tmp: Tmp::Shared, hide: Vec::new(), keep: Vec::new(), devices: Vec::new(), root: None };
     let mut command = Command::new("/proc/self/exe");
     // It never gets to run that program: the child ends before.
     command.arg0("weal-probe").env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -371,3 +371,65 @@ fn what_runs_beside_it_sees_what_it_sees() {
     assert!(!status.success() && !Path::new("/var/lib/weal-sandbox-test").exists());
     assert_eq!(fs::read_to_string(bench.path("private/tmp/beside")).unwrap(), "here\n");
 }
+
+/// A folder with `sh` and the libraries that it needs, as an image of it has them.
+fn image_of_sh() -> Option<tempfile::TempDir> {
+    let ldd = Command::new("ldd").arg("/bin/sh").output().ok()?;
+    let said = String::from_utf8_lossy(&ldd.stdout).into_owned();
+    let libraries = said.split_whitespace().filter(|word| word.starts_with('/')).map(str::to_owned);
+    let image = tempfile::tempdir().unwrap();
+    open_up(image.path(), 0o755);
+    for path in libraries.chain(["/bin/sh".to_owned()]) {
+        let to = image.path().join(&path[1..]);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(&path, to).unwrap();
+    }
+    fs::create_dir_all(image.path().join("srv/own")).unwrap();
+    Some(image)
+}
+
+#[test]
+fn with_files_of_its_own_it_sees_none_of_the_machines() {
+    let Some(machine) = machine() else { return };
+    let Some(image) = image_of_sh() else { return weal_testing::skip("there is no ldd here") };
+    let bench = Bench::new();
+    fs::write(bench.path("data/mine"), "").unwrap();
+    fs::create_dir(bench.path("places")).unwrap();
+    // An image that puts a link in the place of a mount.
+    std::os::unix::fs::symlink("/srv", image.path().join("var")).unwrap();
+    let root = weal_sandbox::OtherRoot { files: image.path().to_owned(), places: bench.path("places") };
+    let mut plan = bench.plan(&SandboxSpec::default(), machine);
+    plan.mounts.as_mut().unwrap().keep.clear();
+    let as_seen = |seen_as| plan.clone().with_root(root.clone(), seen_as).unwrap();
+    let script = format!(
+        "for path in /etc/passwd /root {0} {1}; do [ -e $path ] && echo sees $path; done\n[ -d /srv/own ] && echo sees its own\n\
+         for path in / /srv /etc /var {0}; do echo 1 2>/dev/null > $path/file && echo wrote in $path; done\n\
+         echo 1 > $DATA/file && echo wrote data\necho 1 > /tmp/file && echo 1 > /var/tmp/file && echo 1 > /dev/shm/file && echo wrote tmp\n\
+         echo 1 > /dev/null && [ -d /proc/self ] && [ -d /sys/kernel ] && echo devices\n\
+         while read -r a b c; do case $a in Uid:|Gid:|CapBnd:|CapEff:|NoNewPrivs:|Seccomp:) echo $a $b;; esac; done < /proc/self/status\n\
+         echo 2>/dev/null 1 > /proc/sys/kernel/hostname && echo changed the machine; for file in $DATA/*; do echo $file; done",
+        bench.path("program").display(),
+        image.path().display()
+    );
+    let run = |seen_as| bench.run(&as_seen(seen_as), &["sh", "-c", &script]);
+    let said = run(None);
+    let lines: Vec<&str> = said.lines().collect();
+    for line in ["sees its own", "wrote data", "wrote tmp", "devices", "CapBnd: 0000000000000000", "NoNewPrivs: 1", "Seccomp: 2"]
+    {
+        assert!(lines.contains(&line), "{line}: {said}");
+    }
+    assert!(!said.contains("sees /") && !said.contains("wrote in") && !said.contains("changed"), "{said}");
+    assert!(lines.contains(&format!("Uid: {STRANGER}").as_str()), "{said}");
+    assert!(lines.contains(&format!("{}/mine", bench.path("data").display()).as_str()), "{said}");
+    assert!(image.path().join("srv").read_dir().unwrap().count() == 1, "nothing was made in the image");
+    let said = run(Some(weal_sandbox::SeenAs { uid: 101, gid: 102 }));
+    let lines: Vec<&str> = said.lines().collect();
+    if lines.contains(&format!("Uid: {STRANGER}").as_str()) {
+        return weal_testing::skip("nobody may make user namespaces here");
+    }
+    for line in ["Uid: 101", "Gid: 102", "wrote data", "CapBnd: 0000000000000000", "CapEff: 0000000000000000", "Seccomp: 2"] {
+        assert!(lines.contains(&line), "{line}: {said}");
+    }
+    let own = std::os::unix::fs::MetadataExt::uid(&fs::metadata(bench.path("data/file")).unwrap());
+    assert_eq!(own, STRANGER, "to the machine it is who it was");
+}

@@ -1,5 +1,7 @@
 //! What the tests of several crates share.
 
+pub mod image;
+
 use std::fmt::Display;
 use std::io::Write as _;
 

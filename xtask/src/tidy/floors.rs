@@ -10,7 +10,7 @@ use super::files::Files;
 use super::finding::Finding;
 
 /// The floor of each crate. A crate uses only crates on lower floors.
-const FLOORS: [(&str, u32); 21] = [
+const FLOORS: [(&str, u32); 22] = [
     ("weal-model", 0),
     ("weal-protocol", 0),
     ("weal-rng", 0),
@@ -20,6 +20,7 @@ const FLOORS: [(&str, u32); 21] = [
     ("weal-emulated", 0),
     ("weal-fuzz", 1),
     ("weal-host", 1),
+    ("weal-image", 1),
     ("weal-reproduce", 2),
     ("weal-rpc", 2),
     ("weal-sandbox", 1),

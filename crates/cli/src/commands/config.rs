@@ -1,6 +1,6 @@
 //! `weal validate`, `weal config show`, `weal apply`, `weal import`: the config file and the pool that runs by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -102,7 +102,7 @@ pub fn import(order: &Import, json: bool) -> anyhow::Result<()> {
 /// Reads `text` as what the name of its file says that it is.
 fn imported(from: &Path, text: &str) -> Result<Imported, ImportError> {
     match from.extension().and_then(OsStr::to_str) {
-        Some("yml" | "yaml") => weal_config::import::compose(text, &variables_beside(from)),
+        Some("yml" | "yaml") => weal_config::import::compose_beside(text, &variables_beside(from), &archives_beside(from)),
         Some("json") => weal_config::import::pm2(text),
         Some("service") => weal_config::import::systemd(text, &from.file_name().unwrap_or_default().to_string_lossy()),
         _ => weal_config::import::procfile(text),
@@ -113,6 +113,14 @@ fn imported(from: &Path, text: &str) -> Result<Imported, ImportError> {
 fn variables_beside(from: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(from.with_file_name(".env")).unwrap_or_default();
     weal_config::env_file::parse(&text).unwrap_or_default().into_iter().collect()
+}
+
+/// The archives beside a compose file, of which some may be images.
+fn archives_beside(from: &Path) -> BTreeSet<String> {
+    let folder = from.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(".tar")).collect()
 }
 
 /// `1 node`, `2 nodes`.

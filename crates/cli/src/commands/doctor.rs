@@ -11,7 +11,7 @@ use weal_node::Numbers;
 use weal_node::ladder::Ladder;
 use weal_protocol::Capabilities;
 use weal_protocol::node::OBSERVE;
-use weal_sandbox::{ConfinedAs, ConfinementSupport, Exposure, Paths, SandboxPlan};
+use weal_sandbox::{ConfinedAs, ConfinementSupport, Exposure, OtherRoot, Paths, SandboxPlan};
 
 use crate::args::PoolArgs;
 use crate::certificate;
@@ -338,7 +338,10 @@ fn sandbox(app: &AppSpec, machine: ConfinementSupport) -> Check {
     };
     // Where its folders are makes no difference to the score.
     let paths = Paths { data: "/".into(), tmp: "/".into(), keep: Vec::new() };
-    let exposure = Exposure::of(&SandboxPlan::new(&app.sandbox, machine, &paths), identity);
+    let plan = SandboxPlan::new(&app.sandbox, machine, &paths);
+    let root = app.process.image.as_ref().map(|_| OtherRoot { files: "/".into(), places: "/".into() });
+    let plan = root.and_then(|root| plan.clone().with_root(root, None)).unwrap_or(plan);
+    let exposure = Exposure::of(&plan, identity);
     let score = exposure.score();
     let found = format!("{} is exposed {score:.1} of 10 (as `systemd-analyze security` counts)", app.name);
     if score <= MOST_EXPOSED {

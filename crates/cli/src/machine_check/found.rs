@@ -30,3 +30,22 @@ pub(super) fn program(app: &AppSpec) -> Result<String, Option<String>> {
     let path = app.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_else(|| DEFAULT_PATH.to_owned());
     find_program(name, Path::new(&app.cwd), &path).map_err(|error| Some(error.to_string()))
 }
+
+/// What is there: the deepest folder that exists, and some of what it holds.
+pub(super) fn nearest(path: &Path) -> String {
+    let Some(folder) = path.ancestors().skip(1).find(|folder| folder.is_dir()) else { return String::new() };
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect();
+    names.sort();
+    let more = names.len().saturating_sub(8);
+    names.truncate(8);
+    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+    match names.is_empty() {
+        true => format!("{} is empty", folder.display()),
+        false => format!("{} holds {}{rest}", folder.display(), names.join(", ")),
+    }
+}

@@ -20,6 +20,7 @@ mod gangs;
 mod goals;
 mod grpc;
 mod identity;
+mod images;
 mod jobs;
 mod load;
 mod logs;

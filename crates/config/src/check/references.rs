@@ -94,6 +94,8 @@ fn check_variables(reading: &mut Reading, app: &AppSpec) {
                 reading.findings.error(span, format!("`${unknown}` is a secret"), help);
             } else if !app.process.env_files.is_empty() {
                 reading.findings.warning(span, message, "its start fails unless an `env-file` sets it");
+            } else if app.process.image.is_some() {
+                reading.findings.warning(span, message, "its start fails unless its image sets it");
             } else if PERHAPS.contains(&unknown) {
                 reading.findings.warning(span, message, "its start fails unless weal itself has it in its environment");
             } else {
@@ -124,6 +126,7 @@ fn texts_with_variables(app: &AppSpec) -> Vec<(String, &str)> {
         return words.map(|(index, word)| (format!("app.{owner}.release.{index}"), word.as_str())).collect();
     }
     let mut commands = vec![("run", &app.run), ("on-resume", &app.on_resume)];
+    commands.extend(app.process.entrypoint.as_ref().map(|argv| ("entrypoint", argv)));
     if let HealthProbe::Command { argv } = &app.health.probe {
         commands.push(("health.command", argv));
     }

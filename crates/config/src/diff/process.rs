@@ -2,7 +2,7 @@
 
 use weal_model::{LimitValue, ProcessSpec, Secret};
 
-use super::change::KeyChange;
+use super::change::{KeyChange, show_argv};
 use crate::effective::process::env_file;
 
 /// One for each key that differs. Of secrets only their places are known here.
@@ -14,7 +14,7 @@ pub(super) fn changes(was: &ProcessSpec, is: &ProcessSpec) -> Vec<KeyChange> {
         .collect()
 }
 
-fn shown(spec: &ProcessSpec) -> [(&'static str, String); 8] {
+fn shown(spec: &ProcessSpec) -> [(&'static str, String); 10] {
     let or = |value: &Option<String>, default: &str| value.clone().unwrap_or_else(|| default.to_owned());
     let mask = spec.umask.map(|mask| format!("{mask:03o}"));
     let signal = spec.stop_signal.map(|signal| signal.as_str().to_owned());
@@ -27,6 +27,8 @@ fn shown(spec: &ProcessSpec) -> [(&'static str, String); 8] {
         ("stop-signal", or(&signal, "SIGTERM")),
         ("time-zone", or(&spec.time_zone, "weal's own")),
         ("stdin", or(&spec.stdin, "empty")),
+        ("image", or(&spec.image, "none")),
+        ("entrypoint", spec.entrypoint.as_ref().map_or_else(|| "the image's".to_owned(), |argv| show_argv(argv))),
     ]
 }
 

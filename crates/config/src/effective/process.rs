@@ -2,9 +2,27 @@
 
 use toml_edit::{InlineTable, Value};
 use weal_model::written::show_size;
-use weal_model::{Bytes, EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret};
+use weal_model::{AppSpec, Bytes, EnvFile, LimitValue, ProcessSpec, ResourceLimit, Secret};
 
 use crate::page::{Section, texts};
+
+/// What it runs.
+pub(super) fn add_command(app: &mut Section, spec: &AppSpec) {
+    let words = |words: &[String]| texts(words.iter().map(String::as_str));
+    match &spec.process.image {
+        Some(_) if spec.run.is_empty() => app.add_absent("run", "the image's"),
+        _ => app.add("run", words(&spec.run)),
+    }
+    match &spec.process.image {
+        Some(path) => app.add("image", path),
+        None => app.add_absent("image", "none: it has the machine's files"),
+    }
+    match &spec.process.entrypoint {
+        Some(argv) => app.add("entrypoint", words(argv)),
+        None if spec.process.image.is_some() => app.add_absent("entrypoint", "the image's"),
+        None => {}
+    }
+}
 
 pub(super) fn add(app: &mut Section, spec: &ProcessSpec) {
     let files: Vec<String> = spec.env_files.iter().map(env_file).collect();

@@ -16,6 +16,10 @@ pub(super) const MAY_LISTEN: &str = "whether it listens is not known: it counts 
 pub(super) struct App {
     pub name: String,
     pub run: Vec<String>,
+    /// The archive of its image, relative to the config.
+    pub image: Option<String>,
+    /// What takes the place of the image's entry point.
+    pub entrypoint: Option<Vec<String>>,
     /// A remark above `run`.
     pub remark: Option<String>,
     pub health: Option<InlineTable>,
@@ -43,7 +47,11 @@ impl App {
     fn section(&self) -> Section {
         let mut section = Section::default();
         self.remark.iter().for_each(|remark| section.remark(remark));
-        section.add("run", texts(self.run.iter().map(String::as_str)));
+        self.image.iter().for_each(|image| section.add("image", image));
+        self.entrypoint.iter().for_each(|argv| section.add("entrypoint", texts(argv.iter().map(String::as_str))));
+        if self.image.is_none() || !self.run.is_empty() {
+            section.add("run", texts(self.run.iter().map(String::as_str)));
+        }
         self.health.iter().for_each(|health| section.add("health", health.clone()));
         self.memory.iter().for_each(|memory| section.add("memory", show_size(*memory)));
         self.cpu.iter().for_each(|cpu| section.add("cpu", number(*cpu)));

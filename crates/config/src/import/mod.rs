@@ -10,7 +10,7 @@ mod sizes;
 mod systemd;
 mod yaml;
 
-pub use compose::compose;
+pub use compose::{compose, compose_beside};
 pub use imported::{ImportError, Imported};
 pub use pm2::pm2;
 pub use procfile::procfile;

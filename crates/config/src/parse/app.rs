@@ -11,15 +11,17 @@ use weal_model::{
 
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
-use super::{dispatch, health, pool, process, routes, sandbox, task};
+use super::{dispatch, health, image, pool, process, routes, sandbox, task};
 use crate::env_file::{RESERVED, is_variable};
 use crate::given::GIVEN_TO_INSTANCES;
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 47] = [
+pub(crate) const KEYS: [&str; 49] = [
     "run",
+    "image",
+    "entrypoint",
     "kind",
     "release",
     "health",
@@ -88,7 +90,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         kind,
         step_of: None,
         after: needs.done,
-        run: read_run(reading, &section, "run = [\"./program\", \"--port\", \"$PORT\"]"),
+        run: read_run_or_image(reading, &section),
         health,
         memory: section.size(reading, "memory").unwrap_or(defaults::MEMORY),
         cpu_limit: pool::read_cpu(reading, &section, "cpu"),
@@ -100,7 +102,7 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         user,
         env: read_env(reading, &section, &GIVEN_TO_INSTANCES),
         process: process::read(reading, &section, folder, &GIVEN_TO_INSTANCES),
-        cwd: read_cwd(reading, &section, folder),
+        cwd: if image::is_named(&section) { image::read_cwd(reading, &section) } else { read_cwd(reading, &section, folder) },
         stop_timeout_s: section.span(reading, "stop-timeout", (0.0, 3600.0)).unwrap_or(defaults::STOP_TIMEOUT_S),
         on_resume: read_on_resume(reading, &section),
         singleton,
@@ -121,7 +123,16 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         halted: false,
         deploy: 0,
     };
+    image::check(reading, &section, &spec);
     task::finish(reading, &section, spec)
+}
+
+/// An image brings a command; then `run` is what follows its entry point.
+fn read_run_or_image(reading: &mut Reading, section: &Section) -> Vec<String> {
+    if image::is_named(section) && section.item("run").is_none() {
+        return Vec::new();
+    }
+    read_run(reading, section, "run = [\"./program\", \"--port\", \"$PORT\"]")
 }
 
 /// The first exact host: what an application that looks at it expects to be asked for.

@@ -10,6 +10,7 @@ mod clients;
 mod dispatch;
 mod extras;
 mod health;
+mod image;
 mod job;
 mod listen;
 mod logs_to;

@@ -1,5 +1,5 @@
 //! What processes get besides their command: `env-file`, `secrets`, `group`, `umask`, `limits`, `stop-signal`,
-//! `reload-signal`, `time-zone`, `stdin`.
+//! `reload-signal`, `time-zone`, `stdin`, `image`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,6 +9,7 @@ use weal_model::naming::is_reserved_variable;
 use weal_model::written::parse_size;
 use weal_model::{EnvFile, LimitValue, ProcessSignal, ProcessSpec, ResourceLimit, Schedule, Secret, SecretSource};
 
+use super::image;
 use super::paths::{below, is_literal, read_file};
 use crate::env_file::{RESERVED, is_variable};
 use crate::section::{Item, Reading, Section};
@@ -28,6 +29,8 @@ pub(super) fn read(reading: &mut Reading, section: &Section, folder: &Path, give
         reload_signal: section.word(reading, "reload-signal", ProcessSignal::ALL, ProcessSignal::as_str, "signals"),
         time_zone: read_time_zone(reading, section),
         stdin: section.item("stdin").and_then(|_| read_file(reading, section, folder, "stdin")),
+        image: image::read(reading, section, folder),
+        entrypoint: image::read_entrypoint(reading, section),
     }
 }
 

@@ -178,6 +178,14 @@ impl Accounts {
         Confidential::read(&self.state)
     }
 
+    /// The images that root's config names.
+    ///
+    /// # Errors
+    /// The list cannot be read.
+    pub fn images(&self) -> io::Result<BTreeSet<String>> {
+        Ok(Permits::read(&self.state)?.images())
+    }
+
     fn users(&self) -> io::Result<Users> {
         Users::read(&self.root.join("etc"))
     }

@@ -95,6 +95,11 @@ impl Permits {
         self.0.iter().filter_map(|permit| permit.user.as_deref())
     }
 
+    /// The images that it names.
+    pub fn images(&self) -> BTreeSet<String> {
+        self.0.iter().filter_map(|permit| permit.program.process.image.clone()).collect()
+    }
+
     /// Whether `spec` may run as the user that it names, which is root when `is_root`.
     ///
     /// # Errors
@@ -122,8 +127,8 @@ impl Permits {
         Err(Refusal::SandboxNotAllowed { app: spec.app.clone() })
     }
 
-    /// Whether `spec` may have what not every application may: it gets secrets, another group and more of a resource only when it starts what
-    /// the config says.
+    /// Whether `spec` may have what not every application may: it gets secrets, another group, more of a resource and an image only when it starts
+    /// what the config says.
     ///
     /// # Errors
     /// Root has not allowed it.

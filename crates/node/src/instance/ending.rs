@@ -7,7 +7,6 @@ use std::time::Duration;
 use rustix::process::Signal;
 use weal_host::Proc;
 use weal_model::{InstanceId, InstanceState, ProcessSignal, RestartPolicy, RunEnd, SandboxMode, restart_pause};
-use weal_protocol::node::InstanceSpec;
 use weal_protocol::{InstanceCommand, Refusal};
 
 use super::launch::SHIM_PATIENCE;
@@ -246,7 +245,7 @@ impl Task {
         let patience = Duration::try_from_secs_f64(self.spec().stop_timeout_s).unwrap_or(KILL_PATIENCE);
         let deadline = tokio::time::Instant::now() + patience;
         self.enter(InstanceState::Stopping, "");
-        let signal = stop_signal(&self.spec());
+        let signal = number(asked_by(&self.record()));
         let _ = send(running.main_fd.get_ref(), signal);
         // A frozen process takes no signals.
         let _ = self.isolated(|isolation, member| isolation.thaw(member));
@@ -255,7 +254,7 @@ impl Task {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             until(left, || self.isolated(|isolation, member| isolation.processes(member)).is_empty()).await;
         } else {
-            let name = self.spec().process.stop_signal.map_or("SIGTERM", ProcessSignal::as_str);
+            let name = asked_by(&self.record()).as_str();
             tracing::warn!(instance = %self.spec().id, "it ignored {name} for {patience:?} and is killed");
         }
         let result = match self.sweep().await {
@@ -319,9 +318,9 @@ fn tells_of_refusal(text: &str) -> bool {
     WORDS.iter().any(|word| text.contains(word))
 }
 
-/// The signal that asks an instance to end.
-fn stop_signal(spec: &InstanceSpec) -> Signal {
-    number(spec.process.stop_signal.unwrap_or(ProcessSignal::Term))
+/// What asks an instance to end: what its config says, or else its image.
+fn asked_by(record: &Record) -> ProcessSignal {
+    record.spec.process.stop_signal.or(record.launch.stop_signal).unwrap_or(ProcessSignal::Term)
 }
 
 fn signal_name(number: i32) -> String {
@@ -356,7 +355,7 @@ pub fn finish_off(isolation: &dyn Isolation, logbook: &Logbook, record: &Record,
     wait(SHIM_PATIENCE, &|| !shim::is_starting(dir));
     let started: Option<Started> = read_json(&dir.join(PID_FILE))?;
     if let Some(started) = started.filter(|started| proc.is_alive(started.main)) {
-        proc.open(started.main).map_or(Ok(()), |main| send(main, stop_signal(&record.spec)))?;
+        proc.open(started.main).map_or(Ok(()), |main| send(main, number(asked_by(record))))?;
         isolation.thaw(member)?;
         let patience = Duration::try_from_secs_f64(record.spec.stop_timeout_s).unwrap_or(KILL_PATIENCE);
         wait(patience, &|| !proc.is_alive(started.main));

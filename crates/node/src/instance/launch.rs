@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
@@ -20,9 +21,10 @@ use weal_sandbox::SandboxPlan;
 
 use super::ending::End;
 use super::pages::WORKING_SET_FILE;
-use super::program::{NoProgram, find_program};
+use super::program::find_program;
 use super::running::Running;
 use super::sleep::WAKING_FILE;
+use super::start_error::StartError;
 use super::{Phase, Reply, Task, until};
 use crate::accounts::NoAccount;
 use crate::awake;
@@ -31,9 +33,10 @@ use crate::files::{at, read_json, write_json};
 use crate::folder::{Folder, Owner, give_entry};
 use crate::given;
 use crate::hosts;
+use crate::image::Inside;
 use crate::isolation::{Kind, Member};
 use crate::ports;
-use crate::privileges::{Barrier, barrier, may_write_in};
+use crate::privileges::{barrier, may_write_in};
 use crate::progress;
 use crate::shim::{
     self, EXIT_FILE, Launch, OUTPUT_FILE, PID_FILE, RESULTS_FILE, Record, SPEC_FILE, STOP_FILE, Started, TMP_FOLDER, carry, mark,
@@ -53,86 +56,6 @@ const SECRETS_FOLDER: &str = "secrets";
 /// Where versions before kept them, in the application's own folder.
 const FORMER_SECRETS_FOLDER: &str = ".weal-secrets";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-/// Why an instance was not started.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum StartError {
-    /// It gets no user to run as.
-    #[error(transparent)]
-    NoAccount(#[from] NoAccount),
-    /// Its command or environment cannot be filled in.
-    #[error(transparent)]
-    Variable(#[from] UnknownVariable),
-    /// The supervisor has not said what a secret of it is.
-    #[error("its secret {name} is not known here: weal apply reads it again")]
-    NoSecret {
-        /// The variable.
-        name: String,
-    },
-    /// It has no command.
-    #[error("`run` is empty")]
-    EmptyRun,
-    /// Its port is taken, and so are all others.
-    #[error("its port is taken by another process, and no other one is free")]
-    NoPort,
-    /// Its user is kept from what it needs. Mounts of its own must not open it: the way to them is not the machine's.
-    #[error("user {user} {barrier}, keep the application elsewhere (for example in /srv), or name another user with `user`")]
-    Unreachable {
-        /// Its user.
-        user: String,
-        /// What is in the way.
-        barrier: Barrier,
-    },
-    /// Its program cannot be run.
-    #[error(transparent)]
-    NoProgram(#[from] NoProgram),
-    /// Its results are named by what is no pattern.
-    #[error("its results: {0}")]
-    Results(#[from] carry::CarryError),
-    /// Its folder, its files or its control group cannot be made.
-    #[error(transparent)]
-    System(#[from] io::Error),
-    /// Its shim cannot be started.
-    #[error("cannot start a shim: {0}")]
-    NoShim(io::Error),
-    /// Its shim ended without a word about the instance.
-    #[error("its shim ended at once: {complaint}")]
-    ShimEnded {
-        /// The last line that the shim wrote.
-        complaint: String,
-    },
-    /// Its shim said why the process could not be started.
-    #[error("{why}")]
-    Refused {
-        /// What the shim said.
-        why: String,
-    },
-    /// Its shim hangs.
-    #[error("its shim said nothing within {} s", .within.as_secs())]
-    ShimSilent {
-        /// How long was waited.
-        within: Duration,
-    },
-    /// Its shim did not write down who runs.
-    #[error("its shim left no process id")]
-    NoProcessId,
-}
-
-impl StartError {
-    /// True when the fault is what was asked for, and would be there again.
-    fn is_its_own(&self) -> bool {
-        matches!(
-            self,
-            Self::NoAccount(NoAccount::NotAllowed(_))
-                | Self::Variable(_)
-                | Self::EmptyRun
-                | Self::Unreachable { .. }
-                | Self::NoProgram(_)
-                | Self::Results(_)
-                | Self::Refused { .. }
-        )
-    }
-}
 
 impl Task {
     /// Starts the process. What fails here counts like an end of the instance.
@@ -171,7 +94,8 @@ impl Task {
     async fn try_launch(&mut self) -> Result<Started, StartError> {
         let mut record = self.record();
         record.port = self.listening_port(&record)?;
-        record.launch = prepare(&self.site, &record.spec, record.port, &self.dir)?;
+        let image = self.image(&record.spec.process).await?;
+        record.launch = prepare(&self.site, &record.spec, record.port, &self.dir, image.as_ref())?;
         self.warn_of_unwritable(&record);
         self.working_set = None;
         let usage = || self.isolated(|isolation, member| isolation.usage(member));
@@ -193,6 +117,16 @@ impl Task {
         let patience = carry::patience_to_start(&self.spec(), SHIM_PATIENCE);
         start_shim(&self.site, &self.dir, self.socket.as_ref(), Some(patience)).await?;
         read_json(&self.dir.join(PID_FILE))?.ok_or(StartError::NoProcessId)
+    }
+
+    /// Its image. To unpack one may take long.
+    async fn image(&self, process: &ProcessSpec) -> Result<Option<Inside>, StartError> {
+        if process.image.is_none() {
+            return Ok(None);
+        }
+        let (site, process) = (Arc::clone(&self.site), process.clone());
+        let providing = tokio::task::spawn_blocking(move || Inside::provide(&site, &process));
+        Ok(providing.await.map_err(io::Error::other)??)
     }
 
     /// Tells which folders the sandbox opens in vain: file permissions hold as well.
@@ -329,40 +263,70 @@ pub(super) async fn start_shim(
 }
 
 /// Fills everything in: environment, program, user, data folder.
-pub(super) fn prepare(site: &Site, spec: &InstanceSpec, port: u16, dir: &Path) -> Result<Launch, StartError> {
-    let data = site.data_of(spec);
-    let spec =
-        &InstanceSpec { cwd: if spec.cwd.is_empty() { data.display().to_string() } else { spec.cwd.clone() }, ..spec.clone() };
-    carry::check_patterns(spec)?;
+pub(super) fn prepare(
+    site: &Site,
+    spec: &InstanceSpec,
+    port: u16,
+    dir: &Path,
+    image: Option<&Inside>,
+) -> Result<Launch, StartError> {
+    let mut data = site.data_of(spec);
+    let cwd = match image {
+        Some(image) => image.cwd(&spec.cwd).to_owned(),
+        None if spec.cwd.is_empty() => data.display().to_string(),
+        None => spec.cwd.clone(),
+    };
+    // Root allows what was asked for.
     let account = site.accounts.of(spec, &data)?;
+    let spec = &InstanceSpec { cwd, ..spec.clone() };
+    carry::check_patterns(spec)?;
     make_data(&data, account.owner())?;
+    // In an image a path has none of the machine's links on its way.
+    let mut known = dir.to_owned();
+    if image.is_some() {
+        (data, known) = (data.canonicalize().map_err(at(&data))?, dir.canonicalize().map_err(at(dir))?);
+    }
     if let Some(run) = spec.job.as_ref().filter(|run| !run.addresses.is_empty()) {
         hosts::write(run, &data, account.owner())?;
     }
-    let mut env = environment(spec, port, &data, dir, account.person())?;
-    let secrets = add_confidential(site, spec, &mut env)?;
+    let first = first_environment(&data, account.person(), image);
+    let mut env = environment(spec, port, &data, dir, first)?;
+    let secrets = add_confidential(site, spec, &mut env, image)?;
     // A job's command is what its shell made of it.
     let fill = |word: &String| if spec.job.is_some() { Ok(word.clone()) } else { fill_in(word, &env) };
-    let mut argv = spec.run.iter().map(fill).collect::<Result<Vec<_>, _>>()?;
+    let all = |words: &Vec<String>| words.iter().map(fill).collect::<Result<Vec<_>, _>>();
+    let mut argv = all(&spec.run)?;
+    if let Some(image) = image {
+        // What the image itself says stays as it is.
+        let entrypoint = spec.process.entrypoint.as_ref().map(all).transpose()?;
+        argv = image.command(entrypoint.as_deref(), &argv);
+    }
     // After that: everybody can read a command line.
     remove_former_secrets(&data);
-    env.extend(give_secrets(spec, secrets, dir, account.owner())?);
+    env.extend(give_secrets(spec, secrets, &known, account.owner())?);
     if spec.job.is_some() && site.isolation.kind() != Kind::None {
         // Its group tells what is part of it.
         env.remove(shim::MARK);
     }
     let program = argv.first().ok_or(StartError::EmptyRun)?;
-    argv[0] = find_program(program, Path::new(&spec.cwd), env.get("PATH").map_or(DEFAULT_PATH, String::as_str))?;
+    let path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
+    argv[0] = match image {
+        Some(image) => image.find_program(program, &spec.cwd, path)?,
+        None => find_program(program, Path::new(&spec.cwd), path)?,
+    };
     if let Some(user) = account.to_become() {
-        check_ways(user, spec, Path::new(&argv[0]))?;
+        check_ways(user, spec, image.is_none().then(|| Path::new(&argv[0])))?;
     }
     let member = Member { node: spec.node.as_str(), instance: spec.id.as_str(), dir };
     let (entrances, side_entrances) = (site.isolation.entrances(member), site.isolation.side_entrances());
-    let sandbox = confine(site, spec, Path::new(&argv[0]), data, dir)?;
+    let sandbox = match image {
+        Some(image) => image.confine(confine(site, spec, &[], data, &known)?, &known)?,
+        None => confine(site, spec, &folders_of(spec, Path::new(&argv[0])), data, dir)?,
+    };
     let (cwd, user) = (PathBuf::from(&spec.cwd), account.to_become().cloned());
     let ProcessSpec { umask, limits, stdin, .. } = spec.process.clone();
-    let (stdin, socket) = (stdin.map(PathBuf::from), spec.pass_socket);
-    Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox, umask, limits, stdin, socket })
+    let (stdin, socket, stop_signal) = (stdin.map(PathBuf::from), spec.pass_socket, image.and_then(Inside::stop_signal));
+    Ok(Launch { argv, env, cwd, user, entrances, side_entrances, sandbox, umask, limits, stdin, socket, stop_signal })
 }
 
 /// Adds the variables of the application's files, which win over what weal itself has and over nothing that the config says; returns its
@@ -371,6 +335,7 @@ fn add_confidential(
     site: &Site,
     spec: &InstanceSpec,
     env: &mut BTreeMap<String, String>,
+    image: Option<&Inside>,
 ) -> Result<BTreeMap<String, String>, StartError> {
     if !spec.process.is_confidential() {
         return Ok(BTreeMap::new());
@@ -378,7 +343,11 @@ fn add_confidential(
     let Hidden { variables, secrets } = site.accounts.confidential()?.of(spec.owner());
     for (name, value) in variables {
         let is_said = spec.env.contains_key(&name) || (name == "TZ" && spec.process.time_zone.is_some());
-        if !env.contains_key(&name) || (INHERITED.contains(&name.as_str()) && !is_said) {
+        let is_weak = |value: &String| match image {
+            Some(image) => image.gave(&name, value),
+            None => INHERITED.contains(&name.as_str()),
+        };
+        if env.get(&name).is_none_or(|value| is_weak(value) && !is_said) {
             env.insert(name, value);
         }
     }
@@ -426,21 +395,27 @@ fn remove_former_secrets(data: &Path) {
     }
 }
 
-/// How far the instance is confined.
-fn confine(site: &Site, spec: &InstanceSpec, program: &Path, data: PathBuf, dir: &Path) -> io::Result<SandboxPlan> {
+/// The folders of the machine that an instance needs.
+fn folders_of(spec: &InstanceSpec, program: &Path) -> Vec<PathBuf> {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let folders = [Some(Path::new(&spec.cwd)), program.parent(), real.parent()].into_iter().flatten();
+    folders.map(Path::to_owned).collect()
+}
+
+/// How far the instance is confined, which needs `folders`.
+fn confine(site: &Site, spec: &InstanceSpec, folders: &[PathBuf], data: PathBuf, dir: &Path) -> io::Result<SandboxPlan> {
     let secrets = Some(dir.join(SECRETS_FOLDER)).filter(|secrets| secrets.exists());
-    let folders = [Some(Path::new(&spec.cwd)), program.parent(), real.parent(), secrets.as_deref()].into_iter().flatten();
-    let paths = weal_sandbox::Paths { data, tmp: make_tmp(dir)?, keep: folders.map(Path::to_owned).collect() };
+    let keep = folders.iter().cloned().chain(secrets).collect();
+    let paths = weal_sandbox::Paths { data, tmp: make_tmp(dir)?, keep };
     Ok(SandboxPlan::new(&spec.sandbox, site.confinement, &paths))
 }
 
-/// Whether `user` gets to all that an instance from `spec` needs.
-fn check_ways(user: &User, spec: &InstanceSpec, program: &Path) -> Result<(), StartError> {
+/// Whether `user` gets to all that an instance from `spec` needs of the machine. `program` is `None` for one of an image.
+fn check_ways(user: &User, spec: &InstanceSpec, program: Option<&Path>) -> Result<(), StartError> {
     // To write a file, nobody has to run it.
     let folder = |path| if Path::is_dir(path) { path } else { path.parent().unwrap_or(path) };
     let written = spec.sandbox.write.iter().map(|path| folder(Path::new(path)));
-    let needed = [Path::new(&spec.cwd), program].into_iter().chain(written);
+    let needed = program.into_iter().flat_map(|program| [Path::new(&spec.cwd), program]).chain(written);
     match needed.into_iter().find_map(|path| barrier(path, user)) {
         None => Ok(()),
         Some(barrier) => Err(StartError::Unreachable { user: user.name.clone(), barrier }),
@@ -456,13 +431,11 @@ fn make_tmp(dir: &Path) -> io::Result<PathBuf> {
     Ok(dir.join(TMP_FOLDER))
 }
 
-fn environment(
-    spec: &InstanceSpec,
-    port: u16,
-    data: &Path,
-    dir: &Path,
-    user: Option<&User>,
-) -> Result<BTreeMap<String, String>, UnknownVariable> {
+/// What an environment begins with: what weal's own has, or what an image says.
+fn first_environment(data: &Path, user: Option<&User>, image: Option<&Inside>) -> BTreeMap<String, String> {
+    if let Some(image) = image {
+        return image.environment(data, DEFAULT_PATH);
+    }
     let mut env: BTreeMap<String, String> =
         INHERITED.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?))).collect();
     env.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned());
@@ -470,6 +443,17 @@ fn environment(
         env.extend(["USER", "LOGNAME"].map(|variable| (variable.to_owned(), name.clone())));
         env.insert("HOME".to_owned(), home.display().to_string());
     }
+    env
+}
+
+/// The whole environment, which begins with `env`.
+fn environment(
+    spec: &InstanceSpec,
+    port: u16,
+    data: &Path,
+    dir: &Path,
+    mut env: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, UnknownVariable> {
     let own = match &spec.job {
         Some(run) => [("JOB", run.job.to_string()), ("ATTEMPT", run.attempt.to_string())],
         None => [("PORT", port.to_string()), ("INSTANCE", spec.id.to_string())],
@@ -542,6 +526,7 @@ pub fn first_record(spec: InstanceSpec, port: u16) -> Record {
         limits: BTreeMap::new(),
         stdin: None,
         socket: false,
+        stop_signal: None,
     };
     Record { spec, port, launch }
 }

@@ -12,6 +12,7 @@ mod pages;
 mod program;
 mod running;
 mod sleep;
+mod start_error;
 
 pub use program::{NoProgram, find_program};
 

@@ -25,6 +25,7 @@ pub(crate) mod carry;
 mod gang;
 pub mod logs;
 mod pace;
+mod resources;
 mod signals;
 
 use std::collections::BTreeMap;
@@ -39,15 +40,16 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, Resource, Rlimit, Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitOptions};
 use serde::{Deserialize, Serialize};
 use weal_host::users::User;
 use weal_host::{Identity, Proc};
-use weal_model::{LimitValue, ResourceLimit};
+use weal_model::{LimitValue, ProcessSignal, ResourceLimit};
 use weal_protocol::node::InstanceSpec;
 use weal_sandbox::SandboxPlan;
 
 use self::pace::Pace;
+pub(crate) use self::resources::limit_resources;
 use self::signals::{block_signals, child_signals, unblock_signals};
 use crate::clock::now;
 use crate::files::{at, read_json, write_json};
@@ -114,6 +116,9 @@ pub struct Launch {
     /// True: it is given the socket that this shim has, see [`given`].
     #[serde(default)]
     pub socket: bool,
+    /// The signal that its image says asks it to end.
+    #[serde(default)]
+    pub stop_signal: Option<ProcessSignal>,
 }
 
 /// Content of [`PID_FILE`].
@@ -289,6 +294,7 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         let _ = rustix::io::write(&complaint, text.as_bytes());
     };
     let (umask, limits, stdin) = (launch.umask, launch.limits.clone(), launch.stdin.clone());
+    let is_image = launch.sandbox.has_own_root();
     let prepare = move || {
         let complain = |failure: weal_sandbox::Failure| {
             say(&failure.to_string());
@@ -313,7 +319,11 @@ fn spawn(launch: &Launch, output: &File) -> io::Result<u32> {
         }
         keep_descriptors_back()?;
         // As that user: root could enter a folder in which the program then finds nothing.
-        std::env::set_current_dir(&cwd)?;
+        std::env::set_current_dir(&cwd).inspect_err(|error| {
+            if is_image {
+                say(&format!("cannot work in {} of its image: {error}", cwd.display()));
+            }
+        })?;
         sandbox.confine().map_err(complain)?;
         next.as_ref().map_or(Ok(()), |(argv, env)| become_given(argv, env))
     };
@@ -366,32 +376,6 @@ fn become_given(argv: &[String], env: &BTreeMap<String, String>) -> io::Result<(
     Err(Command::new(program).args(arguments).env_clear().envs(env).env(given::FOR_WHOM, own).exec())
 }
 
-/// Soft and hard limits at once: a process could raise the first to the second.
-pub(crate) fn limit_resources(limits: &BTreeMap<ResourceLimit, LimitValue>) -> io::Result<()> {
-    for (limit, value) in limits {
-        let most = match value {
-            LimitValue::AtMost(most) => Some(*most),
-            LimitValue::Infinity => None,
-        };
-        rustix::process::setrlimit(resource(*limit), Rlimit { current: most, maximum: most })?;
-    }
-    Ok(())
-}
-
-fn resource(limit: ResourceLimit) -> Resource {
-    match limit {
-        ResourceLimit::As => Resource::As,
-        ResourceLimit::Cpu => Resource::Cpu,
-        ResourceLimit::Data => Resource::Data,
-        ResourceLimit::Fsize => Resource::Fsize,
-        ResourceLimit::Memlock => Resource::Memlock,
-        ResourceLimit::Nice => Resource::Nice,
-        ResourceLimit::Rtprio => Resource::Rtprio,
-        ResourceLimit::Sigpending => Resource::Sigpending,
-        ResourceLimit::Stack => Resource::Stack,
-    }
-}
-
 fn read_from(path: &Path) -> io::Result<()> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     Ok(rustix::stdio::dup2_stdin(&file)?)
@@ -401,6 +385,9 @@ fn read_from(path: &Path) -> io::Result<()> {
 fn explain(error: io::Error, program: &str, launch: &Launch) -> io::Error {
     let cwd = &launch.cwd;
     let text = match error.kind() {
+        io::ErrorKind::NotFound if launch.sandbox.has_own_root() => {
+            format!("cannot run {program}: its image lacks the interpreter or loader that it names")
+        }
         io::ErrorKind::NotFound if !cwd.is_dir() => format!("the working directory {} does not exist", cwd.display()),
         io::ErrorKind::NotFound if Path::new(program).exists() => {
             format!("cannot run {program}: the interpreter or loader that it names does not exist")

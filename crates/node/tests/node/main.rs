@@ -9,6 +9,7 @@ mod all_cases;
 mod bench;
 mod cases;
 mod faults;
+mod images;
 mod jobs;
 mod listening;
 mod sleep;

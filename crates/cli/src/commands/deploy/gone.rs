@@ -11,6 +11,9 @@ pub fn files(spec: &PoolSpec) -> Vec<String> {
 
 fn missing(app: &AppSpec) -> Option<String> {
     let tell = |what: &str, path: &Path| format!("{what} of {}, {}", app.name, path.display());
+    if let Some(image) = &app.process.image {
+        return Some(Path::new(image)).filter(|image| !image.exists()).map(|image| tell("the image", image));
+    }
     let folder = Path::new(&app.cwd);
     if !folder.is_dir() {
         return Some(tell("the folder", folder));
@@ -38,5 +41,10 @@ mod tests {
         assert_eq!(missing(&app("sh", &cwd)), None, "found in PATH or not when it starts");
         assert!(missing(&app("./gone", &cwd)).unwrap().starts_with("the program of shop, /"));
         assert_eq!(missing(&app("sh", "/no/such/folder")).unwrap(), "the folder of shop, /no/such/folder");
+        let mut boxed = app("--port", "");
+        boxed.process.image = Some(format!("{cwd}/here"));
+        assert_eq!(missing(&boxed), None, "its program and its folder are in the image");
+        boxed.process.image = Some("/no/such/image.tar".to_owned());
+        assert_eq!(missing(&boxed).unwrap(), "the image of shop, /no/such/image.tar");
     }
 }

@@ -1,6 +1,7 @@
 //! `import::compose`: a compose file. Each key of its specification has a counterpart here, or a note says that it was left out and why.
 
 mod hosts;
+mod image;
 mod interpolate;
 mod keys;
 mod service;
@@ -25,6 +26,18 @@ use crate::parse::as_name;
 /// # Errors
 /// No YAML; no services in it.
 pub fn compose(text: &str, variables: &BTreeMap<String, String>) -> Result<Imported, ImportError> {
+    compose_beside(text, variables, &BTreeSet::new())
+}
+
+/// The same for a file beside which these archives of images lie.
+///
+/// # Errors
+/// As [`compose`].
+pub fn compose_beside(
+    text: &str,
+    variables: &BTreeMap<String, String>,
+    archives: &BTreeSet<String>,
+) -> Result<Imported, ImportError> {
     let file = yaml::parse(text)?;
     let services = file.get("services").and_then(Value::as_object).ok_or(ImportError::Nothing("service"))?;
     if services.is_empty() {
@@ -41,8 +54,8 @@ pub fn compose(text: &str, variables: &BTreeMap<String, String>) -> Result<Impor
             continue;
         };
         let name = names[written].clone();
-        let reader =
-            Reader { service, name, names: &names, secrets: &secrets, variables: Variables::new(variables), notes: &mut notes };
+        let (names, secrets, variables) = (&names, &secrets, Variables::new(variables));
+        let reader = Reader { service, name, names, secrets, archives, variables, notes: &mut notes };
         apps.extend(reader.read());
     }
     keep_needs_that_are_there(&mut apps, &mut notes);

@@ -1,12 +1,13 @@
 //! One service of a compose file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 use toml_edit::InlineTable;
 use weal_model::written::show_span;
 use weal_model::{ProcessSignal, ResourceLimit};
 
+use super::image::archive_of;
 use super::interpolate::Variables;
 use super::keys::{self, Fate};
 use super::values::{cores, duration, pair, scalar, size};
@@ -34,6 +35,8 @@ pub(super) struct Reader<'a> {
     pub(super) names: &'a BTreeMap<String, String>,
     /// Where the file's secrets are.
     pub(super) secrets: &'a BTreeMap<String, Option<String>>,
+    /// Archives of images that are there.
+    pub(super) archives: &'a BTreeSet<String>,
     pub(super) variables: Variables<'a>,
     pub(super) notes: &'a mut Vec<String>,
 }
@@ -50,7 +53,11 @@ impl Reader<'_> {
         let mut app = App { name: self.name.clone(), ..App::default() };
         (app.env, app.secrets) = self.env();
         app.env_files = self.env_files();
-        (app.run, app.remark) = self.run(port);
+        app.image = self.text("image").and_then(|image| archive_of(&image, self.archives));
+        if app.image.is_some() {
+            app.entrypoint = Some(self.argv_after("entrypoint", false)).filter(|argv| !argv.is_empty());
+        }
+        (app.run, app.remark) = self.run(port, app.image.as_deref());
         app.health = self.health();
         if port.is_none() && app.health.is_none() {
             self.note("does not seem to listen anywhere: it counts as healthy while it runs");
@@ -63,8 +70,12 @@ impl Reader<'_> {
         app.host = port.filter(|port| !NOT_HTTP.contains(port)).map(|_| format!("{}.localhost", self.name));
         app.needs = self.needs();
         (app.user, app.group) = self.user();
+        if app.image.is_some() && app.user.is_some() {
+            (app.user, app.group) = (None, None);
+            self.note("left out `user`: its image says whom it is in its own eyes");
+        }
         app.cwd = self.text("working_dir");
-        if let Some(cwd) = app.cwd.clone() {
+        if let Some(cwd) = app.cwd.clone().filter(|_| app.image.is_none()) {
             self.note(&format!("works in `{cwd}`, which was a folder of its container: see that it is right here"));
         }
         app.stop_timeout = self.span("stop_grace_period");
@@ -133,20 +144,24 @@ impl Reader<'_> {
     }
 
     /// Arguments, and a remark when they are only a guess. What was the container's port becomes `$PORT`.
-    fn run(&mut self, port: Option<u16>) -> (Vec<String>, Option<String>) {
-        let mut argv = self.argv_after("entrypoint", false);
-        let has_program = !argv.is_empty();
+    fn run(&mut self, port: Option<u16>, archive: Option<&str>) -> (Vec<String>, Option<String>) {
+        let mut argv = if archive.is_some() { Vec::new() } else { self.argv_after("entrypoint", false) };
+        let has_program = !argv.is_empty() || archive.is_some();
         argv.extend(self.argv_after("command", has_program));
         let mut remark = None;
-        if argv.is_empty() || !has_program && argv[0].starts_with('-') {
+        if let Some(archive) = archive {
+            self.note(&format!("is run from {archive}, which lies beside the file"));
+        } else if argv.is_empty() || !has_program && argv[0].starts_with('-') {
             let image = self.service.get("image").and_then(scalar).unwrap_or_else(|| "the image".to_owned());
-            self.note(&format!("`{image}` brings its own program: write it in `run`"));
+            self.note(&format!(
+                "`{image}` brings its own program: write it in `run`, or save the image and name its archive in `image`"
+            ));
             argv.insert(0, format!("./{}", self.name));
             remark = Some(format!("{image} brought its own program: write it here, listening on $PORT"));
         }
         let Some(port) = port else { return (argv, remark) };
         let mut replaced = false;
-        for argument in argv.iter_mut().skip(1) {
+        for argument in argv.iter_mut().skip(usize::from(archive.is_none())) {
             replaced |= end_with_port(argument, port);
         }
         if replaced {
