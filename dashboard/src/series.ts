@@ -20,7 +20,7 @@ const GAP = 4;
 export type Column = (number | null)[];
 
 /** What jobs that are not over do; a column has the place in this list. */
-export const JOB_STATES = ["waiting", "starting", "running", "paused", "suspended", "stopping"];
+export const JOB_STATES = ["waiting", "starting", "running", "paused", "suspended", "stopping", "migrating"];
 
 export const flowKey = (app: string, className: string) => `${app}/${className}`;
 

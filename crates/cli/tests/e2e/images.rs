@@ -57,7 +57,7 @@ fn an_image_is_validated_shown_served_put_to_sleep_and_woken() {
     assert_eq!(asks(&pool).unwrap().0, 200, "a request wakes it");
     pool.write_unwatched(&app("shop", "run = [\"--port\", \"$PORT\"]\nentrypoint = [\"echo-server\"]"));
     let change = text(&pool.run(&["apply", "--dry-run"]).stdout);
-    assert!(change.contains("entrypoint = the image's becomes echo-server"), "{change}");
+    assert!(change.contains("entrypoint = the image's becomes [\"echo-server\"]"), "{change}");
 }
 
 #[test]

@@ -56,6 +56,7 @@
 mod class;
 mod limits;
 mod queue;
+mod reader;
 mod readers;
 mod share;
 mod tickets;
@@ -72,8 +73,8 @@ use weal_protocol::gateway::Unavailable;
 use class::Class;
 pub use class::ClassCounters;
 pub use limits::{ClassLimits, PipelineLimits};
-use readers::Reader;
-pub use readers::Reading;
+use reader::Reader;
+pub use reader::Reading;
 pub use tickets::{ClassIndex, HANGS_AFTER, Ticket};
 use tickets::{ClientTime, Phase, Request, Tickets};
 

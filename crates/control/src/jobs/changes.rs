@@ -10,8 +10,23 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use weal_model::{Bytes, JobName};
 
-use super::ChangeKind;
-use super::runs::{MOST_FAMILIES, family};
+use super::family::{MOST_FAMILIES, family};
+
+/// What happens to a job's run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeKind {
+    /// It runs for the first time.
+    Start,
+    /// It stops running and keeps its memory image.
+    Suspend,
+    /// It runs again where it was suspended.
+    Resume,
+    /// It runs again somewhere else.
+    MoveAndResume,
+    /// It moves while it runs.
+    Migrate,
+}
 
 /// How much of a new measurement counts once there are some: one odd one must not decide, and a lasting change must be believed after a few.
 const NEW_PART: f64 = 0.3;

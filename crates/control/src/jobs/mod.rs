@@ -29,6 +29,7 @@
 mod baseline;
 mod changes;
 mod divide;
+mod family;
 mod hypothetical;
 mod interpolation;
 mod job;
@@ -39,14 +40,14 @@ mod situation;
 mod weal;
 
 pub use baseline::{EarliestDeadlineFirst, FirstComeFirstServed, StaticPartition};
-pub use changes::{Changes, Measured, Took};
+pub use changes::{ChangeKind, Changes, Measured, Took};
 pub use divide::{Division, divide};
 pub use hypothetical::{Outlook, equalize, evaluate, hypothetical};
 pub use interpolation::{Interpolated, Samples};
 pub use job::{Job, Needs};
 pub use peaks::{Peaks, Request};
 pub use runs::{Estimate, Runs, Source};
-pub use situation::{AppCurve, Assignment, ChangeKind, Costs, JobChange, Run, Scheduler, Site, Situation};
+pub use situation::{AppCurve, Assignment, Costs, JobChange, Run, Scheduler, Site, Situation};
 pub use weal::WealScheduler;
 pub(crate) use weal::in_line;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use weal_model::{Bytes, JobName};
 
-use super::runs::{MOST_FAMILIES, family};
+use super::family::{MOST_FAMILIES, family};
 
 /// Runs remembered of each family. More keep the memory of one large run for longer, fewer forget it before the next one.
 const REMEMBERED: usize = 8;

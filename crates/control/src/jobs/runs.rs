@@ -14,14 +14,11 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use weal_model::{JobCommand, JobName, JobObservation, Stage, Work, fnv1a};
 
+use super::family::{MOST_FAMILIES, family};
 use super::{Changes, Peaks};
 
 /// Runs remembered of each family. More follow a family that grows too slowly, fewer forget its rare long runs.
 const REMEMBERED: usize = 64;
-
-/// Families remembered, those that were learnt of last. More cost time at the end of each job, when all are written down; fewer forget a job that runs
-/// once a month.
-pub(super) const MOST_FAMILIES: usize = 1000;
 
 /// A pilot that is so many times larger or smaller than it was before is news for the others.
 const NEWS: f64 = 1.25;
@@ -228,11 +225,6 @@ fn of_pilot(estimate: &Estimate) -> Estimate {
 fn key(command: &JobCommand) -> Option<u64> {
     let bytes = || command.run.iter().flat_map(|word| word.bytes().chain([0]));
     (!command.run.is_empty()).then(|| fnv1a(bytes()))
-}
-
-// The name without the number or date at its end.
-pub(super) fn family(name: &str) -> &str {
-    name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | ':'))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use weal_model::{Bytes, JobState};
 
 use super::Job;
+use super::changes::ChangeKind;
 use crate::utility::Curve;
 
 /// What a node offers to jobs and applications together.
@@ -157,22 +158,6 @@ pub struct Assignment {
     /// Seconds until it should be asked again although nothing has happened: what waits loses by then what counts. `None`: on the
     /// next event.
     pub look_again_s: Option<f64>,
-}
-
-/// What happens to a job's run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChangeKind {
-    /// It runs for the first time.
-    Start,
-    /// It stops running and keeps its memory image.
-    Suspend,
-    /// It runs again where it was suspended.
-    Resume,
-    /// It runs again somewhere else.
-    MoveAndResume,
-    /// It moves while it runs.
-    Migrate,
 }
 
 /// One change.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weal_model::Time;
 
-use super::readers::Reader;
+use super::reader::Reader;
 
 /// A request that has had a seat for so long without a sign of life hangs. Shorter would name slow answers; longer would leave seats
 /// lost for longer before anybody is told.
