@@ -5,12 +5,10 @@
 //! job asks for. Within a size, seconds are a mean in which the newest counts most; the next size known stands in for one that is not, in
 //! proportion to memory as in the thesis. What was never measured is taken from the table.
 
-use std::collections::VecDeque;
-
 use serde::{Deserialize, Serialize};
 use weal_model::{Bytes, JobName};
 
-use super::family::{MOST_FAMILIES, family};
+use super::family::Families;
 
 /// What happens to a job's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -35,8 +33,7 @@ const NEW_PART: f64 = 0.3;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Changes {
-    /// By family, the one that was learnt of last at the end.
-    families: VecDeque<(String, Vec<Seen>)>,
+    families: Families<Vec<Seen>>,
 }
 
 /// One kind of change at one size.
@@ -91,10 +88,7 @@ impl Changes {
         if !(took_s.is_finite() && took_s >= 0.0) {
             return;
         }
-        let family = family(name.as_str());
-        let at = self.families.iter().position(|(known, _)| known == family);
-        let mut seen = at.and_then(|at| self.families.remove(at)).map_or_else(Vec::new, |(_, seen)| seen);
-        let (mib, size) = (mib(memory), size(memory));
+        let (seen, mib, size) = (self.families.learn(name), mib(memory), size(memory));
         match seen.iter_mut().find(|one| one.kind == kind && one.size == size) {
             Some(one) => {
                 one.count = one.count.saturating_add(1);
@@ -104,26 +98,17 @@ impl Changes {
             }
             None => seen.push(Seen { kind, size, mib, seconds: took_s, count: 1 }),
         }
-        self.families.push_back((family.to_owned(), seen));
-        if self.families.len() > MOST_FAMILIES {
-            self.families.pop_front();
-        }
     }
 
     /// What a change takes of a job that asks for `memory` per task; `None` when none of this kind was measured in its family.
     pub fn measured(&self, name: &JobName, kind: ChangeKind, memory: Bytes) -> Option<Measured> {
-        let family = family(name.as_str());
-        let (_, seen) = self.families.iter().find(|(known, _)| known == family)?;
-        let size = size(memory);
-        let nearest = seen.iter().filter(|one| one.kind == kind).min_by_key(|one| (one.size.abs_diff(size), one.size))?;
-        let grows = kind != ChangeKind::Start && nearest.size != size && nearest.mib > 0.0;
-        let factor = if grows { mib(memory) / nearest.mib } else { 1.0 };
-        Some(Measured { seconds: nearest.seconds * factor, count: nearest.count })
+        expected(self.families.get(name)?, kind, memory)
     }
 
     /// What each kind of change takes of a job that asks for `memory` per task.
     pub fn took(&self, name: &JobName, memory: Bytes) -> Took {
-        let seconds = |kind| self.measured(name, kind, memory).map(|measured| measured.seconds);
+        let seen = self.families.get(name).map_or(&[][..], Vec::as_slice);
+        let seconds = |kind| expected(seen, kind, memory).map(|measured| measured.seconds);
         Took {
             start: seconds(ChangeKind::Start),
             suspend: seconds(ChangeKind::Suspend),
@@ -132,6 +117,14 @@ impl Changes {
             migrate: seconds(ChangeKind::Migrate),
         }
     }
+}
+
+fn expected(seen: &[Seen], kind: ChangeKind, memory: Bytes) -> Option<Measured> {
+    let size = size(memory);
+    let nearest = seen.iter().filter(|one| one.kind == kind).min_by_key(|one| (one.size.abs_diff(size), one.size))?;
+    let grows = kind != ChangeKind::Start && nearest.size != size && nearest.mib > 0.0;
+    let factor = if grows { mib(memory) / nearest.mib } else { 1.0 };
+    Some(Measured { seconds: nearest.seconds * factor, count: nearest.count })
 }
 
 fn mib(memory: Bytes) -> f64 {
@@ -145,6 +138,7 @@ fn size(memory: Bytes) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::family::MOST_FAMILIES;
     use super::*;
 
     fn seconds(changes: &Changes, name: &str, kind: ChangeKind, mib: u64) -> Option<f64> {

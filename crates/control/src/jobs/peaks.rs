@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use weal_model::{Bytes, JobName};
 
-use super::family::{MOST_FAMILIES, family};
+use super::family::Families;
 
 /// Runs remembered of each family. More keep the memory of one large run for longer, fewer forget it before the next one.
 const REMEMBERED: usize = 8;
@@ -21,8 +21,8 @@ const LEAST: Bytes = Bytes::mib(16);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Peaks {
-    /// By family, the one that was learnt of last at the end.
-    families: VecDeque<(String, VecDeque<Peak>)>,
+    /// The newest at the end.
+    families: Families<VecDeque<Peak>>,
 }
 
 /// One run.
@@ -49,23 +49,16 @@ impl Peaks {
         if used == Bytes(0) {
             return;
         }
-        let family = family(name.as_str());
-        let at = self.families.iter().position(|(known, _)| known == family);
-        let mut peaks = at.and_then(|at| self.families.remove(at)).map_or_else(VecDeque::new, |(_, peaks)| peaks);
+        let peaks = self.families.learn(name);
         peaks.push_back(Peak { used, limit });
         if peaks.len() > REMEMBERED {
             peaks.pop_front();
-        }
-        self.families.push_back((family.to_owned(), peaks));
-        if self.families.len() > MOST_FAMILIES {
-            self.families.pop_front();
         }
     }
 
     /// What a job of this name is to have that does not say it; `None` when no run of its family is known. Without earlier runs it would have `default`.
     pub fn request(&self, name: &JobName, default: Bytes) -> Option<Request> {
-        let family = family(name.as_str());
-        let (_, peaks) = self.families.iter().find(|(known, _)| known == family)?;
+        let peaks = self.families.get(name)?;
         let used = peaks.iter().map(|peak| peak.used).max()?;
         let limit = peaks.iter().map(|peak| peak.limit).fold(default, Bytes::max);
         let memory = Bytes((used.0 as f64 * MARGIN) as u64).max(LEAST);
@@ -75,6 +68,7 @@ impl Peaks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::family::MOST_FAMILIES;
     use super::*;
 
     const DEFAULT: Bytes = Bytes::mib(256);

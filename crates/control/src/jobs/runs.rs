@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 use weal_model::{JobCommand, JobName, JobObservation, Stage, Work, fnv1a};
 
-use super::family::{MOST_FAMILIES, family};
+use super::family::{Families, MOST_FAMILIES, family};
 use super::{Changes, Peaks};
 
 /// Runs remembered of each family. More follow a family that grows too slowly, fewer forget its rare long runs.
@@ -32,13 +32,12 @@ const YOUNG: f64 = 1.0;
 /// What was learnt from jobs that are done.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Runs {
-    families: BTreeMap<String, VecDeque<f64>>,
+    /// Work per task of runs that are done, the newest at the end.
+    #[serde(flatten)]
+    families: Families<VecDeque<f64>>,
     /// Cores that helped a task of the commands that were run last, by [`key`], the newest at the end.
     #[serde(default)]
     speeds: VecDeque<(u64, f64)>,
-    /// The families in the order in which they were learnt of last.
-    #[serde(default)]
-    order: VecDeque<String>,
     /// What changes to jobs took.
     #[serde(default)]
     pub changes: Changes,
@@ -99,16 +98,10 @@ impl Runs {
         if !(work.0.is_finite() && work.0 > 0.0) {
             return;
         }
-        let runs = self.families.entry(family(name.as_str()).to_owned()).or_default();
+        let runs = self.families.learn(name);
         runs.push_back(work.0);
         if runs.len() > REMEMBERED {
             runs.pop_front();
-        }
-        self.order.retain(|known| known != family(name.as_str()));
-        self.order.push_back(family(name.as_str()).to_owned());
-        while self.families.len() > MOST_FAMILIES {
-            let oldest = self.order.pop_front().or_else(|| self.families.keys().next().cloned());
-            oldest.and_then(|oldest| self.families.remove(&oldest));
         }
     }
 
@@ -180,8 +173,7 @@ impl Runs {
         if stated > done {
             return Estimate { work: Work(stated), range: (Work(stated), Work(stated)), source: Source::Stated };
         }
-        let longer =
-            || self.families.get(family(job.spec.name.as_str())).into_iter().flatten().copied().filter(|work| *work > done);
+        let longer = || self.families.get(&job.spec.name).into_iter().flatten().copied().filter(|work| *work > done);
         let count = longer().count();
         if count > 0 {
             let (least, most) = longer().fold((f64::INFINITY, 0.0_f64), |(least, most), work| (least.min(work), most.max(work)));
@@ -322,8 +314,8 @@ mod tests {
             runs.learn(&name(0), Work(1.0));
             runs.learn(&name(at), Work(1.0));
         }
-        assert_eq!((runs.families.len(), runs.order.len()), (MOST_FAMILIES, MOST_FAMILIES));
-        assert!(runs.families.contains_key(name(0).as_str()) && !runs.families.contains_key(name(1).as_str()));
+        assert_eq!(runs.families.len(), MOST_FAMILIES);
+        assert!(runs.families.get(&name(0)).is_some() && runs.families.get(&name(1)).is_none());
         let old: Runs = serde_json::from_str(r#"{"families":{"a":[1.0]}}"#).unwrap();
         assert_eq!(old.estimate(&job("a-1", 0.0)).work, Work(1.0), "what a former version has left");
     }
