@@ -54,9 +54,9 @@
 //! `arrivals = completions + rejections + errors + queued + in_service`.
 
 mod class;
+mod client;
 mod limits;
 mod queue;
-mod reader;
 mod readers;
 mod share;
 mod tickets;
@@ -72,11 +72,11 @@ use weal_protocol::gateway::Unavailable;
 
 use class::Class;
 pub use class::ClassCounters;
+pub use client::Reading;
+use client::{ClientTime, Reader};
 pub use limits::{ClassLimits, PipelineLimits};
-use reader::Reader;
-pub use reader::Reading;
 pub use tickets::{ClassIndex, HANGS_AFTER, Ticket};
-use tickets::{ClientTime, Phase, Request, Tickets};
+use tickets::{Phase, Request, Tickets};
 
 /// Passes are counted from zero again beyond this, long before an f64 loses sight of `1 / w`.
 const REBASE_AT: f64 = (1u64 << 20) as f64;

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use weal_model::Time;
 
-use super::reader::{Reader, Reading, Standing, patience};
+use super::client::{Reader, Reading, Standing, patience};
 use super::tickets::{Phase, Request};
 use super::{ClassIndex, Pipeline, Ticket};
 
@@ -115,9 +115,11 @@ impl Pipeline {
         let turns = self.tickets.entries().filter_map(|(ticket, request)| {
             let Phase::InService { reader, .. } = request.phase else { return None };
             // One that takes something just now is not where it could be told.
-            reader.since.filter(|_| reader.is_slow())?;
+            if !(reader.waited.waits() && reader.is_slow()) {
+                return None;
+            }
             let rate = reader.rate(self.now);
-            Some((pressed_since + patience(rate, reader.min_rate), rate, Reverse(reader.total(self.now)), ticket))
+            Some((pressed_since + patience(rate, reader.min_rate), rate, Reverse(reader.waited.total(self.now)), ticket))
         });
         turns.min()
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weal_model::Time;
 
-use super::reader::Reader;
+use super::client::{ClientTime, Reader};
 
 /// A request that has had a seat for so long without a sign of life hangs. Shorter would name slow answers; longer would leave seats
 /// lost for longer before anybody is told.
@@ -55,34 +55,6 @@ pub(super) enum Phase {
         client: ClientTime,
         reader: Reader,
     },
-}
-
-/// The time that a request with a seat has spent waiting for its client, to send more of it or to take more of the answer.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ClientTime {
-    spent: Duration,
-    /// Since when it waits; `None` while it does not.
-    since: Option<Time>,
-}
-
-impl ClientTime {
-    /// It waits from now on, or no longer. False when that is nothing new.
-    pub fn note(&mut self, now: Time, waits: bool) -> bool {
-        if waits == self.waits() {
-            return false;
-        }
-        self.spent = self.total(now);
-        self.since = waits.then_some(now);
-        true
-    }
-
-    pub fn waits(&self) -> bool {
-        self.since.is_some()
-    }
-
-    pub fn total(&self, now: Time) -> Duration {
-        self.spent + self.since.map_or(Duration::ZERO, |since| now.since(since))
-    }
 }
 
 impl Request {

@@ -1,4 +1,5 @@
-//! How the client of one request takes the answer: the part of [slow readers](super::readers) that is about one of them.
+//! The client of one request: how long it was waited for, and how it takes the answer. The latter is the part of
+//! [slow readers](super::readers) that is about one of them.
 
 use std::time::Duration;
 
@@ -16,6 +17,34 @@ const PRESSED: u64 = 100;
 /// longer keeps others waiting behind readers whose lines are good.
 const DOUBLED_AFTER: Duration = Duration::from_secs(2);
 
+/// The time that a request with a seat has spent waiting for its client, to send more of it or to take more of the answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ClientTime {
+    spent: Duration,
+    /// Since when it waits; `None` while it does not.
+    since: Option<Time>,
+}
+
+impl ClientTime {
+    /// It waits from now on, or no longer. False when that is nothing new.
+    pub fn note(&mut self, now: Time, waits: bool) -> bool {
+        if waits == self.waits() {
+            return false;
+        }
+        self.spent = self.total(now);
+        self.since = waits.then_some(now);
+        true
+    }
+
+    pub fn waits(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub fn total(&self, now: Time) -> Duration {
+        self.spent + self.since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+}
+
 /// What a client has to do with the answer to a request in service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
@@ -30,10 +59,8 @@ pub struct Reading {
 /// How the client of a request in service takes the answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reader {
-    /// How long the gateway has waited for it, without the wait since `since`.
-    waited: Duration,
-    /// Since when it waits; `None` while it does not.
-    pub since: Option<Time>,
+    /// What it took to take more.
+    pub waited: ClientTime,
     /// Bytes taken after waits.
     taken: u64,
     pub min_rate: u32,
@@ -54,21 +81,15 @@ impl Reader {
     /// Takes in what the client has to do now.
     pub fn note(&mut self, now: Time, reading: Reading) {
         let Reading { waits, taken, min_rate } = reading;
-        self.waited = self.total(now);
-        self.since = waits.then_some(now);
+        self.waited.note(now, waits);
         self.taken = self.taken.saturating_add(taken);
         self.min_rate = min_rate;
     }
 
-    /// How long the gateway has waited for it in all.
-    pub fn total(&self, now: Time) -> Duration {
-        self.waited + self.since.map_or(Duration::ZERO, |since| now.since(since))
-    }
-
     /// When it is a slow reader, if it goes on as now; `None` when it is one or takes what it is sent.
     pub fn due(&self) -> Option<Time> {
-        let since = self.since.filter(|_| self.standing == Standing::Fast)?;
-        Some(since + SLOW_AFTER.saturating_sub(self.waited))
+        let since = self.waited.since.filter(|_| self.standing == Standing::Fast)?;
+        Some(since + SLOW_AFTER.saturating_sub(self.waited.spent))
     }
 
     pub fn is_slow(&self) -> bool {
@@ -77,7 +98,7 @@ impl Reader {
 
     /// Bytes per second of the time that the gateway has waited.
     pub fn rate(&self, now: Time) -> u64 {
-        let waited_ms = self.total(now).as_millis().max(1);
+        let waited_ms = self.waited.total(now).as_millis().max(1);
         u64::try_from(u128::from(self.taken) * 1000 / waited_ms).unwrap_or(u64::MAX)
     }
 }
