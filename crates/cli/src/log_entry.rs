@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use weal_model::{InstanceId, naming};
 use weal_protocol::controller::LogLine;
 
 use crate::output::{self, Stream, Tone, paint};
@@ -81,6 +82,11 @@ impl<'l> Entry<'l> {
         }
         pieces
     }
+}
+
+/// Whose lines an instance writes: its application's, or those of a job, whose runs have names of their own.
+pub fn writer_of(instance: &InstanceId) -> String {
+    naming::parts(instance).map_or_else(|| instance.to_string(), |(app, _)| app.to_string())
 }
 
 /// What a line says that is a JSON object with a message.

@@ -3,9 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HOST, HeaderValue, USER_AGENT};
-use hyper::{Request, Response, Uri};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -26,6 +28,34 @@ pub enum OutgoingError {
     /// It broke off.
     #[error("it broke off: {0}")]
     BrokeOff(hyper::Error),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be used: {0}")]
+    Tls(rustls::Error),
+}
+
+/// Posts JSON, with trust in whom the system trusts.
+#[derive(Default)]
+pub struct Poster {
+    /// Made when it is needed, and once: reading whom the system trusts takes milliseconds.
+    tls: Option<TlsConnector>,
+}
+
+impl Poster {
+    /// Posts `body` to `url`, and says how that was answered. What else the answer says does not matter, however long it is.
+    ///
+    /// # Errors
+    /// There is no answer.
+    pub async fn post(&mut self, url: &str, body: Vec<u8>) -> Result<StatusCode, OutgoingError> {
+        let request = Request::builder().method(Method::POST).uri(url).header(CONTENT_TYPE, "application/json");
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|_| OutgoingError::Address)?;
+        let is_secure = request.uri().scheme_str() == Some("https");
+        if is_secure && self.tls.is_none() {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            self.tls = Some(connector(roots).map_err(OutgoingError::Tls)?);
+        }
+        Ok(send(self.tls.as_ref().filter(|_| is_secure), request).await?.status())
+    }
 }
 
 /// Speaks TLS with who shows a certificate that `roots` vouch for.

@@ -32,9 +32,6 @@ pub enum DeliveryError {
     /// It took too long.
     #[error("it took longer than {0:?}")]
     TooSlow(Duration),
-    /// Nobody is trusted, or TLS cannot be set up.
-    #[error("TLS cannot be used: {0}")]
-    Tls(String),
     /// The command does not start.
     #[error("it does not start: {0}")]
     NotStarted(std::io::Error),

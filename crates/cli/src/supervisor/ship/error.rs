@@ -22,9 +22,6 @@ pub enum ShipError {
     /// It took too long.
     #[error("the collector took longer than {0:?}")]
     TooSlow(Duration),
-    /// Nobody is trusted, or TLS cannot be set up.
-    #[error("TLS cannot be used: {0}")]
-    Tls(String),
 }
 
 impl ShipError {

@@ -4,11 +4,10 @@ use std::io;
 use std::path::PathBuf;
 
 use tokio::net::UnixDatagram;
-use weal_model::naming;
 use weal_protocol::controller::LogLine;
 
 use super::error::{ShipError, Unsent};
-use crate::log_entry::Entry;
+use crate::log_entry::{Entry, writer_of};
 
 /// Bytes of a line in one entry, as journald itself cuts lines (`LineMax=`). A datagram takes some 200 KiB.
 const LONGEST: usize = 48 << 10;
@@ -65,7 +64,7 @@ impl Journal {
 
 /// One entry: `NAME=value` lines, and the message as a name, its length and its bytes, which may be any.
 fn entry(pool: &str, line: &LogLine, message: &str) -> Vec<u8> {
-    let app = naming::parts(&line.instance).map_or_else(|| line.instance.to_string(), |(app, _)| app.to_string());
+    let app = writer_of(&line.instance);
     let time = line.time.map_or_else(String::new, |time| format!("WEAL_TIME_USEC={}\n", time.0 / 1000));
     let fields = format!(
         "PRIORITY={}\nSYSLOG_IDENTIFIER={app}\nWEAL_POOL={pool}\nWEAL_APP={app}\nWEAL_INSTANCE={}\n{time}MESSAGE\n",

@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::CONTENT_TYPE;
-use hyper::{Method, Request, StatusCode};
+use hyper::StatusCode;
 use serde_json::{Value, json};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::RootCertStore;
-use weal_model::naming;
+use weal_model::InstanceId;
 use weal_protocol::controller::LogLine;
 
 use super::error::ShipError;
-use crate::log_entry::Entry;
+use crate::log_entry::{Entry, writer_of};
 use crate::output;
-use crate::supervisor::outgoing::{OutgoingError, connector, send};
+use crate::supervisor::outgoing::Poster;
 
 /// What one request may take: a collector answers when it has queued the lines.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,14 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Collector {
     url: String,
     pool: String,
-    /// Made once: reading whom the system trusts takes milliseconds.
-    tls: Option<TlsConnector>,
+    poster: Poster,
 }
 
 impl Collector {
     /// Posts to the address of the config.
     pub fn new(url: &str, pool: &str) -> Self {
-        Self { url: endpoint(url), pool: pool.to_owned(), tls: None }
+        Self { url: endpoint(url), pool: pool.to_owned(), poster: Poster::default() }
     }
 
     /// Sends lines of one instance.
@@ -44,14 +38,7 @@ impl Collector {
     }
 
     async fn post(&mut self, body: Vec<u8>) -> Result<(), ShipError> {
-        let request = Request::builder().method(Method::POST).uri(&self.url).header(CONTENT_TYPE, "application/json");
-        let request = request.body(Full::new(Bytes::from(body))).map_err(|_| OutgoingError::Address)?;
-        if self.tls.is_none() && request.uri().scheme_str() == Some("https") {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            self.tls = Some(connector(roots).map_err(|error| ShipError::Tls(error.to_string()))?);
-        }
-        judge(send(self.tls.as_ref(), request).await?.status())
+        judge(self.poster.post(&self.url, body).await?)
     }
 }
 
@@ -83,10 +70,9 @@ fn endpoint(url: &str) -> String {
 
 /// What is posted: lines of one instance, which is the resource.
 fn records(pool: &str, lines: &[LogLine], now: u64) -> Value {
-    let instance = lines.first().map(|line| line.instance.clone());
-    let name = instance.as_ref().map_or_else(String::new, ToString::to_string);
-    let app = instance.as_ref().and_then(naming::parts).map_or_else(|| name.clone(), |(app, _)| app.to_string());
-    let resource = [("service.name", app.as_str()), ("service.namespace", pool), ("service.instance.id", name.as_str())];
+    let instance = lines.first().map(|line| &line.instance);
+    let (name, app) = (instance.map_or("", InstanceId::as_str), instance.map_or_else(String::new, writer_of));
+    let resource = [("service.name", app.as_str()), ("service.namespace", pool), ("service.instance.id", name)];
     let attributes: Vec<Value> =
         resource.iter().map(|(key, value)| json!({ "key": key, "value": { "stringValue": value } })).collect();
     let records: Vec<Value> = lines.iter().map(|line| record(line, now)).collect();
