@@ -1,13 +1,12 @@
 //! `weal logs`: who wrote what and when, also of instances and pools that are gone.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 
 use serde_json::Value;
 
 use crate::pool::{PATIENCE, Pool, text};
+use crate::posts::posts;
 
 /// Two instances that write lines, JSON and a line without an end, and more when they are asked to end.
 const WRITER: &str = r#"[app.writer]
@@ -104,29 +103,6 @@ fn a_jobs_lines_are_read_like_those_of_an_application() {
     assert_eq!(text(&pool.run(&["logs", "sum-1", "--raw", "--follow"]).stdout), "one\ntwo\n", "following ends with the job");
 }
 
-/// Takes what is posted to `/v1/logs`; the first request is refused for the moment.
-fn collector() -> (u16, Receiver<Value>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let (taken, posted) = channel();
-    std::thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let head: Vec<String> = stream.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
-            assert_eq!(head[0], "POST /v1/logs HTTP/1.1");
-            let length = head.iter().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap()];
-            stream.read_exact(&mut body).unwrap();
-            let status = if number == 0 { "503 Service Unavailable" } else { "200 OK" };
-            write!(stream.get_mut(), "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
-            if number > 0 && taken.send(serde_json::from_slice(&body).unwrap()).is_err() {
-                return;
-            }
-        }
-    });
-    (port, posted)
-}
-
 /// Instance and message of each record that was posted until one of them says `last`.
 fn records(posted: &Receiver<Value>, last: &str) -> Vec<(String, String)> {
     let mut records = Vec::new();
@@ -145,7 +121,7 @@ fn records(posted: &Receiver<Value>, last: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_collector_gets_every_line_once_also_the_last_words_and_those_of_jobs() {
-    let (port, posted) = collector();
+    let (port, posted) = posts("/v1/logs");
     let one = WRITER.replace("instances = 2", "instances = 1");
     let mut pool = Pool::new(&one);
     let with = std::fs::read_to_string(pool.config()).unwrap();

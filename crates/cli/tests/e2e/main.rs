@@ -31,6 +31,7 @@ mod packages;
 mod patience;
 mod pool;
 mod ports;
+mod posts;
 mod real;
 mod rehearsals;
 mod reload;

@@ -1,41 +1,14 @@
 //! `[[notify]]` tells real receivers.
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::mpsc::{Receiver, channel};
-
-use serde_json::Value;
 
 use crate::pool::{PATIENCE, Pool, echo_app, text};
-
-/// Takes POSTs at a port of its own; the first of them is refused.
-fn receiver() -> (u16, Receiver<Value>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let (taken, messages) = channel();
-    std::thread::spawn(move || {
-        for (number, stream) in listener.incoming().enumerate() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let head: Vec<String> = stream.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
-            assert_eq!(head[0], "POST /hook/s3cret HTTP/1.1");
-            let length = head.iter().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
-            let mut body = vec![0; length.unwrap()];
-            stream.read_exact(&mut body).unwrap();
-            let status = if number == 0 { "503 Service Unavailable" } else { "200 OK" };
-            write!(stream.get_mut(), "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
-            if number > 0 && taken.send(serde_json::from_slice(&body).unwrap()).is_err() {
-                return;
-            }
-        }
-    });
-    (port, messages)
-}
+use crate::posts::posts;
 
 #[test]
 fn a_failed_deploy_is_told_to_an_address_and_a_command_and_so_is_its_end() {
-    let (port, messages) = receiver();
+    let (port, messages) = posts("/hook/s3cret");
     let folder = tempfile::tempdir().unwrap();
     let notes = folder.path().join("notes");
     std::fs::write(&notes, "").unwrap();
