@@ -27,6 +27,11 @@ const LATENCY: Span = Span(0.0003);
 /// Of the beginning, so much is left out of what is shown: the controller knows nothing of the flows yet.
 const WARM_UP_S: f64 = 60.0;
 
+/// The same of a run of this length: a third at most.
+fn warm_up_s(duration_s: f64) -> f64 {
+    WARM_UP_S.min(duration_s / 3.0)
+}
+
 /// Runs it.
 ///
 /// # Errors
@@ -84,7 +89,7 @@ fn scenario_of(recording: &Recording, pool: PoolSpec, seed: u64) -> Scenario {
         intent: format!("The recording of {}, simulated.", recording.pool),
         seed,
         duration_s: recording.duration_s,
-        warm_up_s: WARM_UP_S.min(recording.duration_s / 3.0),
+        warm_up_s: warm_up_s(recording.duration_s),
         config: None,
         loads: loads.collect(),
         jobs: Vec::new(),
@@ -245,7 +250,7 @@ struct Side {
 impl Comparison {
     fn of(before: &Run, after: &Run, pool: &PoolSpec) -> Self {
         let side = |run: &Run, flow: &FlowSeries| {
-            let from_s = WARM_UP_S.min(run.duration_s / 3.0);
+            let from_s = warm_up_s(run.duration_s);
             let utilities: Vec<f64> =
                 flow.points.iter().filter(|point| point.t_s >= from_s).filter_map(|point| point.utility).collect();
             let (mean_ms, p95_ms) = flow.summary.settled_ms.unwrap_or((flow.summary.mean_ms, flow.summary.p95_ms));
@@ -332,7 +337,7 @@ fn compared_nodes(before: &Run, after: &Run) -> Vec<ComparedNode> {
     let names: BTreeSet<&String> = before.nodes.iter().chain(&after.nodes).map(|node| &node.name).collect();
     let busy = |run: &Run, name: &str| {
         let node = run.nodes.iter().find(|node| node.name == name)?;
-        let from_s = WARM_UP_S.min(run.duration_s / 3.0);
+        let from_s = warm_up_s(run.duration_s);
         let used: Vec<f64> = node.points.iter().filter(|point| point.t_s >= from_s).map(|point| point.cpu_used).collect();
         let cpu_used = if used.is_empty() { 0.0 } else { used.iter().sum::<f64>() / used.len() as f64 };
         Some(Busy { cpu_used, cpu_capacity: node.cpu_capacity })
@@ -343,7 +348,7 @@ fn compared_nodes(before: &Run, after: &Run) -> Vec<ComparedNode> {
 
 /// A mean over time: each count holds up to the next.
 fn mean_ready(app: &AppSeries, duration_s: f64) -> f64 {
-    let from_s = WARM_UP_S.min(duration_s / 3.0);
+    let from_s = warm_up_s(duration_s);
     let ends = app.ready.iter().skip(1).map(|(at, _)| *at).chain([duration_s]);
     let held = app.ready.iter().zip(ends).map(|((at, count), end)| (end - at.max(from_s)).max(0.0) * f64::from(*count));
     held.sum::<f64>() / (duration_s - from_s).max(f64::MIN_POSITIVE)
