@@ -49,9 +49,9 @@ pub use peaks::{Peaks, Request};
 pub use runs::{Estimate, Runs, Source};
 pub use situation::{AppCurve, Assignment, Costs, JobChange, Run, Scheduler, Site, Situation};
 pub use weal::WealScheduler;
-pub(crate) use weal::in_line;
 #[cfg(test)]
 pub(crate) use weal::predicted;
+pub(crate) use weal::{Outcome, bars_the_way, best_at, in_line, present};
 use weal_model::Utility;
 
 /// Below this utility a job is not expected to end at all.

@@ -16,10 +16,15 @@
 //! more urgent one would have sooner without it (the reservation of EASY backfilling: Lifka, "The ANL/IBM SP scheduling system", 1995).
 
 mod foresee;
+mod hopeless;
+mod judge;
 mod line;
 
 use std::cell::OnceCell;
 
+#[cfg(test)]
+pub(crate) use judge::predicted;
+pub(crate) use judge::{Outcome, bars_the_way, best_at, present};
 pub(crate) use line::in_line;
 use weal_model::JobState;
 
@@ -35,8 +40,6 @@ pub const TOLERANCE: f64 = 0.01;
 /// How far above the group's level a job's own best is still told apart. The level takes CPU to move freely between nodes; a job whose best
 /// is just above it seems to lose nothing by waiting, and would be started when it is too late.
 const MARGIN: f64 = 0.1;
-/// What rounding may make of a utility: a bound that is closer than this to what it excludes does not exclude it.
-const ROUNDING: f64 = 1e-9;
 
 /// How much is tried in one decision.
 #[derive(Debug, Clone, Copy)]
@@ -395,57 +398,6 @@ impl<'a> Search<'a> {
         patient
     }
 
-    /// True when `changes` cannot lead to anything better than `base`, even if they held up nobody but the jobs that change. It looks at
-    /// those only, and most alternatives end here.
-    fn cannot_beat(&self, base: &Scored, changes: &Changes) -> bool {
-        let jobs = self.situation.jobs;
-        // Nobody is held up less than in the base, unless one that it suspends goes on.
-        let goes_on = |(m, nodes): &(usize, Vec<usize>)| {
-            jobs[*m].state == JobState::Running && base.layout[*m].is_empty() && !nodes.is_empty()
-        };
-        if changes.iter().any(goes_on) || !self.full_speed_remains(base, changes) {
-            return false;
-        }
-        let speed = |m: usize, nodes: &[usize]| if nodes.is_empty() { 0.0 } else { self.whole_speed(m) };
-        let (ahead, mut more) = (self.ahead(), 0.0);
-        let waits = self.waits_at_full_speed(base, changes);
-        let wait = |m: usize| waits.iter().find(|(suspended, _)| *suspended == m).map_or(0.0, |(_, seconds)| *seconds);
-        let (mut before, mut after) = (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
-        for (m, nodes) in changes {
-            let (m, speeds) = (*m, [speed(*m, &base.layout[*m]), speed(*m, nodes)]);
-            before.push(ahead.prospect(&jobs[m], speeds[0], base.held_s[m], base.wait_s[m]));
-            after.push(ahead.prospect(&jobs[m], speeds[1], self.held_alone_s(m, nodes), wait(m)));
-            more += speeds[1] - speeds[0];
-        }
-        let Some((level, raise)) = base.forecast.ceiling(&before, &after, more) else { return false };
-        let lost = changes.iter().map(|(m, _)| base.forecast.utilities[*m]).collect();
-        let gained = after.iter().map(|prospect| prospect.utility(level + MARGIN)).collect();
-        !may_beat(&base.sorted, lost, gained, raise)
-    }
-
-    /// How long those whom `changes` suspend wait when everyone else has full speed.
-    fn waits_at_full_speed(&self, base: &Scored, changes: &Changes) -> Vec<(usize, f64)> {
-        if changes.iter().all(|(_, nodes)| !nodes.is_empty()) {
-            return Vec::new();
-        }
-        let (layout, speeds) = (base.with(changes.clone()), self.needs.iter().map(|needs| needs.max_speed).collect::<Vec<_>>());
-        self.waits_of_suspended(changes, &layout, &speeds, &self.held_s(&layout))
-    }
-
-    /// True when everyone has full speed in `base` and with the changes too.
-    fn full_speed_remains(&self, base: &Scored, changes: &Changes) -> bool {
-        let mut free = base.free.clone();
-        let room = |free: &[(f64, u64)]| free.iter().zip(self.situation.nodes).all(|(free, node)| free.0 >= -1e-9 * node.cpu);
-        if !self.situation.apps.is_empty() || !room(&free) {
-            return false;
-        }
-        for (m, nodes) in changes {
-            self.give_back(&mut free, &base.layout[*m], *m);
-            self.take(&mut free, nodes, *m);
-        }
-        room(&free)
-    }
-
     /// Moves jobs that are slowed down to nodes with room, where that is worth it.
     fn spread_out(&self, mut best: Scored) -> Scored {
         let mut to_give = self.to_give(&best);
@@ -562,12 +514,6 @@ impl<'a> Search<'a> {
     }
 }
 
-/// All utilities that a layout leads to, ascending.
-#[cfg(test)]
-pub(crate) fn predicted(situation: &Situation, layout: Layout) -> Vec<f64> {
-    Search::new(situation).score(layout, None).sorted
-}
-
 fn assignment(layout: Layout, division: Division) -> Assignment {
     let run = |(nodes, speed): (Vec<usize>, f64)| (!nodes.is_empty()).then_some(Run { nodes, speed });
     let runs = layout.into_iter().zip(division.speeds).map(run).collect();
@@ -578,28 +524,6 @@ fn assignment(layout: Layout, division: Division) -> Assignment {
 fn roomiest(free: &[(f64, u64)], cpu: f64, memory: u64) -> Option<usize> {
     let fits = |node: &usize| free[*node].0 > 0.0 && free[*node].0 >= cpu - 1e-9 && free[*node].1 >= memory;
     (0..free.len()).filter(fits).max_by(|&a, &b| free[a].0.total_cmp(&free[b].0).then(b.cmp(&a)))
-}
-
-/// True unless it is certain that utilities are not better than `sorted` (ascending, [`Scored::better_than`]) when the values `lost`
-/// become at most `gained` and the others rise by at most `raise`, which is less than [`TOLERANCE`].
-fn may_beat(sorted: &[f64], mut lost: Vec<f64>, mut gained: Vec<f64>, raise: f64) -> bool {
-    lost.sort_unstable_by(f64::total_cmp);
-    gained.sort_unstable_by(f64::total_cmp);
-    // Further down nobody is worse off than before, nor better by what counts.
-    let lowest = [&lost, &gained].into_iter().filter_map(|values| values.first()).copied().fold(f64::INFINITY, f64::min);
-    let from = &sorted[sorted.partition_point(|utility| *utility < lowest)..];
-    let (mut lost, mut gained) = (lost.into_iter().peekable(), gained.into_iter().peekable());
-    let mut kept = from.iter().filter(|&utility| lost.next_if_eq(utility).is_none()).map(|utility| utility + raise).peekable();
-    let highest = std::iter::from_fn(|| match (kept.peek(), gained.peek()) {
-        (Some(own), Some(new)) if new < own => gained.next(),
-        (None, _) => gained.next(),
-        _ => kept.next(),
-    });
-    let gains = highest.zip(from).map(|(mine, theirs)| mine - theirs);
-    gains
-        .map(|gain| (gain, gain.abs() - TOLERANCE))
-        .find(|(gain, beyond)| *beyond > ROUNDING * -gain.signum())
-        .is_some_and(|(gain, _)| gain > 0.0)
 }
 
 #[cfg(test)]

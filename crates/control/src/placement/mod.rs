@@ -9,6 +9,7 @@
 //! | what is desired, what was learnt, how hard to search | [`Policy`], [`Iterations`] |
 //! | names become indices; what no placement can exceed, and what each must keep | [`problem`] |
 //! | a better placement near the current one, with the best loads for it | [`solve`](mod@solve) |
+//! | which jobs run beside it and where, and what that asks of instances | `together` |
 //! | the older algorithms, for comparison | [`baselines`] |
 //! | which instances may sleep, how deep, and how much memory is kept free | `standby` |
 //! | indices become ordered actions on named instances and jobs | `steps` |
@@ -28,6 +29,7 @@ pub mod restless;
 pub mod solve;
 mod standby;
 mod steps;
+mod together;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -79,7 +81,8 @@ pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, 
 /// Why `app`, which the pool has, is or is not on `node`: the problem solved as a plan would solve it.
 pub fn why_node(snapshot: &Snapshot, policy: &Policy, budget: Iterations, app: &AppName, node: &NodeName) -> WhyNode {
     let translation = translated(snapshot, policy);
-    let solution = solve_with(&translation.problem, policy.algorithm, budget.0);
+    let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
+    together::place(&translation, policy, &mut solution);
     explain::why_node(&translation, policy, &solution, app, node)
 }
 
@@ -118,7 +121,8 @@ fn attempt(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> Attempt 
         return Attempt { plan, report, bereft: Vec::new(), without_any: 0, in_the_way: Vec::new() };
     }
     let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
-    let (steps, jobs) = steps::of(&translation, snapshot, policy, &mut solution);
+    let jobs = together::place(&translation, policy, &mut solution);
+    let (steps, jobs) = steps::of(&translation, snapshot, policy, &mut solution, jobs);
     let plan = Plan {
         generation: snapshot.generation,
         actions: steps.reasons.iter().map(|reason| reason.action.clone()).collect(),

@@ -132,6 +132,17 @@ impl Curve {
         Self::through(std::iter::once(start).chain(beyond))
     }
 
+    /// The curve of who gets `most` CPU at most: flat beyond that.
+    #[must_use]
+    pub fn up_to(&self, most: f64) -> Self {
+        if most.is_nan() || most >= self.demand().0 {
+            return self.clone();
+        }
+        let most = most.max(0.0);
+        let end = (Cpu(most), self.utility_at(Cpu(most)));
+        Self::through(self.points().filter(|(cpu, _)| cpu.0 < most).chain(std::iter::once(end)))
+    }
+
     /// The same curve where each unit of CPU counts `factor` times: what a flow needs in another tier, for example.
     pub fn scaled(&self, factor: f64) -> Self {
         let factor = if factor.is_finite() { factor.max(0.0) } else { 1.0 };
@@ -178,6 +189,18 @@ mod tests {
             assert!((rest.utility_at(Cpu(cpu)).0 - curve.utility_at(Cpu(cpu + 1.5)).0).abs() < 1e-12, "at {cpu}");
         }
         assert_eq!(curve.after(9.0), Curve::constant(Utility(1.0)));
+    }
+
+    #[test]
+    fn beyond_the_most_that_can_be_had_a_curve_is_flat() {
+        let curve = curve(&[(1.0, -1.0), (2.0, 0.0), (4.0, 1.0)]);
+        let cut = curve.up_to(3.0);
+        for cpu in [0.0, 1.5, 3.0] {
+            assert_eq!(cut.utility_at(Cpu(cpu)), curve.utility_at(Cpu(cpu)), "at {cpu}");
+        }
+        assert_eq!((cut.best(), cut.demand()), (Utility(0.5), Cpu(3.0)));
+        assert_eq!(curve.up_to(f64::INFINITY), curve);
+        assert_eq!(curve.up_to(0.0), Curve::constant(Utility(-1.0)));
     }
 
     #[test]

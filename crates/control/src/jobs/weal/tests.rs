@@ -39,7 +39,6 @@ fn the_limits_of_a_decision_hardly_show_in_a_long_queue() {
     };
     let (limited, free) = (decide(LIMITS), decide(NO_LIMITS));
     let loss = free.iter().zip(&limited).map(|(free, limited)| free - limited).fold(0.0, f64::max);
-    println!("the worst off loses {}, nobody more than {loss}", free[0] - limited[0]);
     assert!(free[0] - limited[0] < TOLERANCE && loss < 0.1, "{} and {}, {loss}", limited[0], free[0]);
 }
 

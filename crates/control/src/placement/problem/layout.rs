@@ -112,6 +112,11 @@ impl Layout {
         self.edges[edge as usize]
     }
 
+    /// All edges, application by application.
+    pub fn all(&self) -> impl Iterator<Item = Edge> {
+        self.by_app.iter().flatten().map(|&edge| self.edge(edge))
+    }
+
     /// The edges of an application.
     pub fn of_app(&self, m: u32) -> &[u32] {
         &self.by_app[m as usize]

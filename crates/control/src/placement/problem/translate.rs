@@ -35,6 +35,8 @@ pub(in crate::placement) struct Translation<'a> {
     pub ended: Vec<u32>,
     /// Applications of which some instance is on its way to sleep or to its end.
     pub leaving: BTreeSet<u32>,
+    /// Memory of each node that these still hold, in bytes. Plans have it when they are gone.
+    pub leaving_memory: Vec<u64>,
     /// When the snapshot was taken.
     pub now: Time,
     /// Instances of applications or on nodes that the pool does not have any more.
@@ -87,6 +89,7 @@ impl<'a> Translation<'a> {
         let mut translation = Self {
             problem: Problem { nodes: capacities, apps: Vec::new(), tolerance: policy.tolerance },
             standby_memory: vec![0; nodes.len()],
+            leaving_memory: vec![0; nodes.len()],
             nodes,
             apps: policy.pool.apps.values().collect(),
             active: BTreeMap::new(),
@@ -146,8 +149,9 @@ impl<'a> Translation<'a> {
                 InstanceState::Parked => self.standby.entry((m, n)).or_default().push(instance),
                 InstanceState::Draining | InstanceState::Stopping => {
                     self.leaving.insert(m);
-                    let node = &mut self.problem.nodes[n as usize];
-                    node.memory = node.memory.saturating_sub(memory);
+                    let (node, leaving) = (&mut self.problem.nodes[n as usize], &mut self.leaving_memory[n as usize]);
+                    let held = memory.min(node.memory);
+                    (node.memory, *leaving) = (node.memory - held, leaving.saturating_add(held));
                 }
                 InstanceState::Failed | InstanceState::Stopped => ended[m as usize] += 1,
                 _ => {}

@@ -46,7 +46,36 @@ impl Candidate {
 
     /// Whether it is worth having instead of `other`.
     pub fn beats(&self, other: &Self, tolerance: f64) -> bool {
-        let gained: f64 = self.utilities.iter().zip(&other.utilities).map(|(mine, theirs)| (mine - theirs).max(0.0)).sum();
+        self.worth().beats(&other.worth(), tolerance)
+    }
+
+    fn worth(&self) -> Worth<'_> {
+        Worth { utilities: &self.utilities, doubts: &self.doubts, cost: self.cost }
+    }
+
+    /// Whether the first utility (from the worst) that differs by more than the tolerance is better, whatever it costs.
+    pub fn is_better_off(&self, other: &Self, tolerance: f64) -> bool {
+        let (mine, theirs) = (self.worth().worst_first(), other.worth().worst_first());
+        let mut differences = mine.into_iter().zip(theirs).map(|((mine, _), (theirs, _))| mine - theirs);
+        differences.find(|difference| difference.abs() > tolerance).is_some_and(|difference| difference > 0.0)
+    }
+}
+
+/// What counts of a placement in comparison.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::placement) struct Worth<'a> {
+    /// Everybody's utility, in an order that does not change.
+    pub utilities: &'a [f64],
+    /// By how much each of them may be wrong.
+    pub doubts: &'a [f64],
+    /// What the changes cost, in utility.
+    pub cost: f64,
+}
+
+impl Worth<'_> {
+    /// Whether it is worth having instead of `other`.
+    pub fn beats(&self, other: &Self, tolerance: f64) -> bool {
+        let gained: f64 = self.utilities.iter().zip(other.utilities).map(|(mine, theirs)| (mine - theirs).max(0.0)).sum();
         for ((mine, doubt), (theirs, other_doubt)) in self.worst_first().into_iter().zip(other.worst_first()) {
             if mine < theirs - tolerance {
                 return false;
@@ -58,13 +87,6 @@ impl Candidate {
             }
         }
         self.cost < other.cost - 1e-12
-    }
-
-    /// Whether the first utility (from the worst) that differs by more than the tolerance is better, whatever it costs.
-    pub fn is_better_off(&self, other: &Self, tolerance: f64) -> bool {
-        let pairs = self.worst_first().into_iter().zip(other.worst_first());
-        let mut differences = pairs.map(|((mine, _), (theirs, _))| mine - theirs);
-        differences.find(|difference| difference.abs() > tolerance).is_some_and(|difference| difference > 0.0)
     }
 
     // Utilities with their doubts.

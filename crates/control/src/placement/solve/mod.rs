@@ -26,7 +26,7 @@ mod oracle_tests;
 mod properties;
 
 use super::problem::Problem;
-pub(in crate::placement) use candidate::try_instead;
+pub(in crate::placement) use candidate::{Worth, try_instead};
 pub use solution::Solution;
 
 /// A placement for `problem`, with `budget` steps for each pass of the search.

@@ -48,29 +48,35 @@ struct Reclaimable {
 }
 
 impl Steps {
-    /// The steps that bring the running instances to where the solution has them.
-    pub(super) fn of(
-        translation: &Translation,
-        snapshot: &Snapshot,
-        policy: &Policy,
-        solution: &Solution,
-        names: &mut Names,
-    ) -> Self {
+    /// What holds memory now, and the end of what the config does not have any more.
+    pub(super) fn begin(translation: &Translation, snapshot: &Snapshot) -> Self {
         let mut steps = Self::default();
         steps.count_memory(translation, snapshot);
         for orphan in &translation.orphans {
             steps.stop_orphan(orphan);
         }
-        let mut wanted: Vec<(u32, u32, u32)> = Vec::new();
-        for m in 0..translation.apps.len() as u32 {
-            wanted.extend(steps.shrink(translation, policy, solution, m));
-        }
+        steps
+    }
+
+    /// Takes off what the solution has no more. Returns (application, node, instances) to bring up.
+    pub(super) fn take_off(&mut self, translation: &Translation, policy: &Policy, solution: &Solution) -> Vec<(u32, u32, u32)> {
+        (0..translation.apps.len() as u32).flat_map(|m| self.shrink(translation, policy, solution, m)).collect()
+    }
+
+    /// Brings up what [`Steps::take_off`] has returned, where its memory is free.
+    pub(super) fn bring_up(
+        &mut self,
+        translation: &Translation,
+        policy: &Policy,
+        solution: &Solution,
+        names: &mut Names,
+        wanted: Vec<(u32, u32, u32)>,
+    ) {
         for (m, n, count) in wanted {
             for _ in 0..count {
-                steps.grow(translation, policy, solution, names, m, n);
+                self.grow(translation, policy, solution, names, m, n);
             }
         }
-        steps
     }
 
     fn count_memory(&mut self, translation: &Translation, snapshot: &Snapshot) {
@@ -156,6 +162,11 @@ impl Steps {
         }
         adds.retain(|add| !taken(add.1));
         leaving.truncate(leaving.len().saturating_sub(put_off as usize));
+        let running: u32 = app.current.iter().map(|entry| entry.1).sum();
+        if keep_until_replaced(translation, m, &mut leaving) {
+            // No more than may run: what there is no room for comes with a later plan.
+            adds = first(adds, app.instances.1.saturating_sub(running - leaving.len() as u32));
+        }
         let ready = translation
             .active
             .range((m, 0)..=(m, u32::MAX))
@@ -167,7 +178,6 @@ impl Steps {
                 >= translation.apps[m as usize].memory.0.saturating_mul(u64::from(count))
         });
         if ready_left == 0 && !adds.is_empty() && fits_first {
-            let running: u32 = app.current.iter().map(|entry| entry.1).sum();
             let room = app.instances.1.saturating_sub(running);
             if room > 0 {
                 return first(adds, room);
@@ -506,6 +516,19 @@ impl Steps {
         }
         sorted(shares)
     }
+}
+
+// Who answers stays while all that would stay in its stead are still coming up. True when one stays that was to leave.
+fn keep_until_replaced(translation: &Translation, m: u32, leaving: &mut Vec<(&InstanceObservation, u32)>) -> bool {
+    let leaves = |instance: &InstanceObservation| leaving.iter().any(|(other, _)| other.id == instance.id);
+    let active = translation.active.range((m, 0)..=(m, u32::MAX)).flat_map(|(_, list)| list);
+    let staying: Vec<InstanceState> = active.filter(|instance| !leaves(instance)).map(|instance| instance.state).collect();
+    if !staying.contains(&InstanceState::Starting) || staying.contains(&InstanceState::Ready) {
+        return false;
+    }
+    let before = leaving.len();
+    leaving.retain(|(instance, _)| instance.state != InstanceState::Ready);
+    leaving.len() < before
 }
 
 // The first `most` of the instances to add.

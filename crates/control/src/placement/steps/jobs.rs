@@ -1,18 +1,15 @@
-//! Jobs beside applications: which run, where, how fast, and what applications have left then.
+//! Jobs beside applications: the steps to where they are to run, how fast, and what applications have left then.
 //!
-//! Running jobs take part in the placement of applications as something that cannot be moved but shares its nodes' CPU, with its utility
-//! as a curve like any other (`problem::jobs`). Then the scheduler decides about jobs with the applications' instances where they will be:
-//! everyone's predicted utility, jobs' and applications' alike, the worst off first. Applications' instances therefore come first
-//! where memory is short, and CPU is divided by one objective.
+//! Which jobs run where is decided together with the instances (`placement::together`). What leaves memory goes before the steps of
+//! instances, what takes it goes after them. A job whose memory is not there yet waits for the next plan. Then the CPU of the jobs that run
+//! is divided, over jobs and applications alike, the worst off first.
 
 use std::collections::BTreeMap;
 
-use weal_model::{Action, Cpu, JobExplanation, JobName, JobSpec, NodeName, Snapshot, Utility};
+use weal_model::{Action, Cpu, JobExplanation, JobName, JobSpec, NodeName, Utility};
 
 use super::actions::Steps;
-use crate::jobs::{
-    AppCurve, Assignment, ChangeKind, JobChange, Run, Scheduler, Site, Situation, WealScheduler, divide, evaluate,
-};
+use crate::jobs::{AppCurve, Assignment, ChangeKind, Job, JobChange, Run, Site, Situation, divide, evaluate};
 use crate::placement::policy::Policy;
 use crate::placement::problem::jobs::runs;
 use crate::placement::problem::layout::Layout;
@@ -20,6 +17,7 @@ use crate::placement::problem::translate::Translation;
 use crate::placement::solve::Solution;
 use crate::placement::solve::distribute::distribute;
 use crate::placement::solve::max_flow::FlowNetwork;
+use crate::placement::together::app_curves;
 use waits::Waits;
 
 /// A speed that changes by less than this share of a job's full speed is left as it is: each change is a step somebody has to carry out.
@@ -36,88 +34,95 @@ pub(in crate::placement) struct Decided {
     pub look_again_s: Option<f64>,
 }
 
-/// Decides about the jobs, adds the steps, and gives applications what jobs leave.
-pub(in crate::placement) fn decide(
-    steps: &mut Steps,
-    translation: &Translation,
-    snapshot: &Snapshot,
-    policy: &Policy,
-    solution: &mut Solution,
-) -> Decided {
-    let jobs = &translation.jobs.jobs;
-    if jobs.is_empty() {
-        return Decided::default();
-    }
-    let cycle_s = policy.pool.timing.placement_cycle_s.max(1.0);
-    let (now_s, costs) = (snapshot.time.as_secs_f64(), policy.job_costs);
-    let sites = sites(steps, translation, cycle_s);
-    let apps = app_curves(translation, solution);
-    let situation = Situation { now_s, cycle_s, nodes: &sites, jobs, apps: &apps, costs };
-    let mut assignment = WealScheduler.schedule(&situation);
-    let changes = assignment.changes(jobs);
-    let mut batch = Batch { steps, translation, policy, situation: &situation };
-    let put_off = batch.carry_out(&mut assignment, changes);
-    let speeds = batch.speeds(&mut assignment);
-    give_the_rest(translation, solution, &assignment, &speeds);
-    outlook(&Waits::new(translation, &situation, &assignment, put_off), &speeds)
-}
-
-// A node's memory for jobs: what applications leave, with what suspended instances would give back.
-fn sites(steps: &Steps, translation: &Translation, cycle_s: f64) -> Vec<Site> {
-    let mut sites: Vec<Site> =
-        (0u32..).zip(&translation.problem.nodes).map(|(n, node)| Site { cpu: node.cpu, memory: steps.available(n) }).collect();
-    for job in translation.jobs.jobs.iter().filter(|job| runs(job)) {
-        for &n in &job.nodes {
-            sites[n].memory = sites[n].memory.saturating_add(job.needs(cycle_s).memory);
-        }
-    }
-    sites
-}
-
-fn app_curves(translation: &Translation, solution: &Solution) -> Vec<AppCurve> {
-    let layout = &solution.layout;
-    (0..translation.apps.len() as u32)
-        .filter(|&m| layout.instances(m) > 0 && translation.problem.apps[m as usize].demand() > 0.0)
-        .map(|m| AppCurve {
-            curve: translation.problem.apps[m as usize].curve.clone(),
-            nodes: layout.of_app(m).iter().map(|&edge| layout.edge(edge).node as usize).collect(),
-        })
-        .collect()
-}
-
-struct Batch<'a, 'b> {
-    steps: &'a mut Steps,
+/// The steps of the jobs.
+pub(super) struct Batch<'a, 'b> {
     translation: &'a Translation<'b>,
     policy: &'a Policy,
-    situation: &'a Situation<'a>,
+    cycle_s: f64,
+    assignment: Assignment,
+    /// Changes that are no steps yet.
+    open: Vec<JobChange>,
 }
 
-impl Batch<'_, '_> {
-    // What frees memory goes first; then whatever fits, in rounds, since a job that moves away makes room for another. A change
-    // that fits in no order waits for the next cycle: those jobs are returned.
-    fn carry_out(&mut self, assignment: &mut Assignment, changes: Vec<JobChange>) -> Vec<usize> {
-        let (suspensions, mut open): (Vec<JobChange>, Vec<JobChange>) =
-            changes.into_iter().partition(|change| change.kind == ChangeKind::Suspend);
-        for change in suspensions {
-            self.suspend(change.job);
+impl<'a, 'b> Batch<'a, 'b> {
+    /// From the present runs to those of `assignment`.
+    pub fn new(translation: &'a Translation<'b>, policy: &'a Policy, assignment: Assignment) -> Self {
+        let open = assignment.changes(&translation.jobs.jobs);
+        Self { translation, policy, cycle_s: policy.pool.timing.placement_cycle_s.max(1.0), assignment, open }
+    }
+
+    /// What leaves memory.
+    pub fn suspend(&mut self, steps: &mut Steps) {
+        let (suspensions, others): (Vec<JobChange>, Vec<JobChange>) =
+            std::mem::take(&mut self.open).into_iter().partition(|change| change.kind == ChangeKind::Suspend);
+        self.open = others;
+        suspensions.iter().for_each(|change| self.suspend_one(steps, change.job));
+    }
+
+    /// What goes to another node, as far as there is room.
+    pub fn migrate(&mut self, steps: &mut Steps) {
+        self.bring_all(steps, |kind| kind == ChangeKind::Migrate);
+    }
+
+    /// All else that there is room for, and the CPU of all.
+    pub fn conclude(mut self, steps: &mut Steps, solution: &mut Solution) -> Decided {
+        let translation = self.translation;
+        if translation.jobs.jobs.is_empty() {
+            return Decided::default();
         }
+        self.bring_all(steps, |_| true);
+        let put_off = self.leave_the_rest();
+        let sites = self.sites(steps);
+        let apps: Vec<AppCurve> = app_curves(&translation.problem, &solution.layout)
+            .into_iter()
+            .filter(|(m, _)| (*m as usize) < translation.apps.len())
+            .map(|(_, app)| app)
+            .collect();
+        let (now_s, cycle_s, costs) = (translation.now.as_secs_f64(), self.cycle_s, self.policy.job_costs);
+        let situation = Situation { now_s, cycle_s, nodes: &sites, jobs: self.jobs(), apps: &apps, costs };
+        let speeds = self.speeds(steps, &situation);
+        give_the_rest(translation, solution, &self.assignment, &speeds);
+        outlook(&Waits::new(translation, &situation, &self.assignment, put_off), &speeds)
+    }
+
+    /// In rounds, since a job that moves away makes room for another.
+    fn bring_all(&mut self, steps: &mut Steps, kinds: impl Fn(ChangeKind) -> bool) {
         loop {
-            let before = open.len();
-            open.retain(|change| !self.bring(*change, assignment));
-            if open.len() == before {
-                break;
+            let (before, open) = (self.open.len(), std::mem::take(&mut self.open));
+            self.open = open.into_iter().filter(|change| !kinds(change.kind) || !self.bring(steps, *change)).collect();
+            if self.open.len() == before {
+                return;
             }
         }
+    }
+
+    /// A change that fits in no order waits for the next plan: those jobs are returned.
+    fn leave_the_rest(&mut self) -> Vec<usize> {
+        let open = std::mem::take(&mut self.open);
         for change in &open {
-            let job = &self.situation.jobs[change.job];
+            let job = &self.jobs()[change.job];
             let keeps = (change.kind == ChangeKind::Migrate).then(|| Run { nodes: job.nodes.clone(), speed: 0.0 });
-            assignment.runs[change.job] = keeps;
+            self.assignment.runs[change.job] = keeps;
         }
         open.into_iter().map(|change| change.job).collect()
     }
 
+    // A node's memory for jobs: what applications leave, with what suspended instances would give back.
+    fn sites(&self, steps: &Steps) -> Vec<Site> {
+        let nodes = (0u32..).zip(&self.translation.problem.nodes);
+        let mut sites: Vec<Site> = nodes.map(|(n, node)| Site { cpu: node.cpu, memory: steps.available(n) }).collect();
+        for (m, run) in self.assignment.runs.iter().enumerate().filter_map(|(m, run)| Some((m, run.as_ref()?))) {
+            run.nodes.iter().for_each(|&n| sites[n].memory = sites[n].memory.saturating_add(self.memory(m)));
+        }
+        sites
+    }
+
+    fn jobs(&self) -> &'a [Job] {
+        &self.translation.jobs.jobs
+    }
+
     fn memory(&self, m: usize) -> u64 {
-        self.situation.jobs[m].needs(self.situation.cycle_s).memory
+        self.jobs()[m].needs(self.cycle_s).memory
     }
 
     fn name(&self, m: usize) -> JobName {
@@ -126,38 +131,37 @@ impl Batch<'_, '_> {
 
     /// The best that a job can still reach, as people are told.
     fn best(&self, m: usize) -> f64 {
-        self.translation.jobs.told(m, self.situation.jobs[m].max_utility(self.situation.now_s))
+        self.translation.jobs.told(m, self.jobs()[m].max_utility(self.translation.now.as_secs_f64()))
     }
 
-    fn suspend(&mut self, m: usize) {
-        let job = &self.situation.jobs[m];
+    fn suspend_one(&self, steps: &mut Steps, m: usize) {
         let best = self.best(m);
         let why =
             format!("`{}` can still reach a utility of {best:+.2}; others that can reach less need its place", self.name(m));
-        self.steps.job_step(Action::SuspendJob { job: self.name(m) }, why);
+        steps.job_step(Action::SuspendJob { job: self.name(m) }, why);
         let memory = self.memory(m);
-        job.nodes.iter().for_each(|&n| self.steps.free_memory(n as u32, memory));
+        self.jobs()[m].nodes.iter().for_each(|&n| steps.free_memory(n as u32, memory));
     }
 
     // Starts, resumes or moves a job if its memory is there now.
-    fn bring(&mut self, change: JobChange, assignment: &mut Assignment) -> bool {
-        let Some(run) = assignment.runs[change.job].clone() else { return true };
+    fn bring(&mut self, steps: &mut Steps, change: JobChange) -> bool {
+        let Some(run) = self.assignment.runs[change.job].clone() else { return true };
         let memory = self.memory(change.job);
         let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
         for &n in &run.nodes {
             *needed.entry(n as u32).or_default() += memory;
         }
-        if needed.iter().any(|(&n, &bytes)| self.steps.available(n) < bytes) {
+        if needed.iter().any(|(&n, &bytes)| steps.available(n) < bytes) {
             return false;
         }
         for (&n, &bytes) in &needed {
-            self.steps.make_memory(self.translation, self.policy, n, bytes, None);
-            self.steps.take_memory(n, bytes);
+            steps.make_memory(self.translation, self.policy, n, bytes, None);
+            steps.take_memory(n, bytes);
         }
         let nodes: Vec<NodeName> = run.nodes.iter().map(|&n| self.translation.nodes[n].clone()).collect();
-        let (job, old) = (self.name(change.job), &self.situation.jobs[change.job]);
+        let (job, old) = (self.name(change.job), &self.jobs()[change.job]);
         if change.kind == ChangeKind::Migrate {
-            old.nodes.iter().for_each(|&n| self.steps.free_memory(n as u32, memory));
+            old.nodes.iter().for_each(|&n| steps.free_memory(n as u32, memory));
         }
         let best = self.best(change.job);
         let where_to = nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join("`, `");
@@ -167,57 +171,53 @@ impl Batch<'_, '_> {
             ChangeKind::Start => Action::StartJob { job, nodes },
             ChangeKind::Resume | ChangeKind::MoveAndResume => Action::ResumeJob { job, nodes },
             // The next plan begins it where there is room for it then.
-            ChangeKind::Migrate if old.saves && !self.situation.costs.moves() => {
+            ChangeKind::Migrate if old.saves && !self.policy.job_costs.moves() => {
                 why += "; it saves its state, and goes on from that";
-                assignment.runs[change.job] = None;
+                self.assignment.runs[change.job] = None;
                 Action::SuspendJob { job }
             }
             ChangeKind::Migrate => Action::MigrateJob { job, nodes },
             ChangeKind::Suspend => Action::SuspendJob { job },
         };
-        self.steps.job_step(action, why);
+        steps.job_step(action, why);
         true
     }
 
     // The speed of each job in force after the plan, and the steps that set it. The runs may be others than those the scheduler
     // divided CPU among.
-    fn speeds(&mut self, assignment: &mut Assignment) -> Vec<f64> {
-        let places: Vec<Vec<usize>> =
-            assignment.runs.iter().map(|run| run.as_ref().map_or_else(Vec::new, |run| run.nodes.clone())).collect();
-        let division = divide(self.situation, &places);
+    fn speeds(&mut self, steps: &mut Steps, situation: &Situation) -> Vec<f64> {
+        let runs_of = |run: &Option<Run>| run.as_ref().map_or_else(Vec::new, |run| run.nodes.clone());
+        let places: Vec<Vec<usize>> = self.assignment.runs.iter().map(runs_of).collect();
+        let division = divide(situation, &places);
         let mut speeds = division.speeds.clone();
         let now = |m: usize| {
-            let cpu = self.translation.jobs.observed[m].cpu.filter(|_| runs(&self.situation.jobs[m])).map(|cpu| cpu.0);
+            let cpu = self.translation.jobs.observed[m].cpu.filter(|_| runs(&situation.jobs[m])).map(|cpu| cpu.0);
             cpu.filter(|cpu| cpu.is_finite() && *cpu >= 0.0)
         };
+        let full = |m: usize| situation.jobs[m].needs(situation.cycle_s).max_speed;
         for (m, speed) in speeds.iter_mut().enumerate().filter(|(m, _)| !places[*m].is_empty()) {
-            let full = self.situation.jobs[m].needs(self.situation.cycle_s).max_speed;
-            if let Some(now) = now(m).filter(|now| (now - *speed).abs() <= RIPPLE * full && *now <= full) {
+            if let Some(now) = now(m).filter(|now| (now - *speed).abs() <= RIPPLE * full(m) && *now <= full(m)) {
                 *speed = now;
             }
         }
-        let mut used = vec![0.0; self.situation.nodes.len()];
+        let mut used = vec![0.0; situation.nodes.len()];
         for (speed, nodes) in speeds.iter().zip(&places) {
             nodes.iter().for_each(|&n| used[n] += speed);
         }
         for m in (0..speeds.len()).filter(|&m| !places[m].is_empty()) {
-            if places[m].iter().any(|&n| used[n] > self.situation.nodes[n].cpu) {
+            if places[m].iter().any(|&n| used[n] > situation.nodes[n].cpu) {
                 speeds[m] = division.speeds[m];
             }
             if now(m) != Some(speeds[m]) {
                 let job = self.name(m);
-                let why = format!("each task of `{job}` gets {:.2} of the {:.2} CPU that it can use", speeds[m], self.full(m));
-                self.steps.job_step(Action::SetJobCpu { job, cpu: Cpu(speeds[m]) }, why);
+                let why = format!("each task of `{job}` gets {:.2} of the {:.2} CPU that it can use", speeds[m], full(m));
+                steps.job_step(Action::SetJobCpu { job, cpu: Cpu(speeds[m]) }, why);
             }
-            if let Some(run) = &mut assignment.runs[m] {
+            if let Some(run) = &mut self.assignment.runs[m] {
                 run.speed = speeds[m];
             }
         }
         speeds
-    }
-
-    fn full(&self, m: usize) -> f64 {
-        self.situation.jobs[m].needs(self.situation.cycle_s).max_speed
     }
 }
 
@@ -255,7 +255,5 @@ fn outlook(waits: &Waits<'_, '_>, speeds: &[f64]) -> Decided {
 
 mod waits;
 
-#[cfg(test)]
-mod joint_tests;
 #[cfg(test)]
 mod tests;

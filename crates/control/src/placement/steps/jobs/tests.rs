@@ -1,67 +1,13 @@
 //! Plans with jobs: what is decided, and that `check` accepts it.
 
-use weal_model::{
-    Action, Bytes, Cpu, Importance, InstanceState, JobName, JobObservation, JobSpec, JobState, NodeName, Plan, PoolSpec, Report,
-    Snapshot, Stage, Time, Utility, Work,
-};
+use weal_model::{Action, Bytes, Cpu, InstanceState, JobName, JobObservation, JobState, PoolSpec, Time, Utility, Work};
 
 use crate::check::check;
 use crate::jobs::Costs;
-use crate::placement::fixtures::{app, pool, snapshot};
+use crate::placement::fixtures::{app, free_policy, job, judged, pool, running, with_jobs, words};
 use crate::placement::{Iterations, Policy, plan};
 use crate::seeded::Seeded;
 use crate::utility::Curve;
-
-/// `work` CPU-seconds a task at up to `speed` cores, due `due_s` seconds from the start of time.
-pub(super) fn job(name: &str, work: f64, speed: f64, memory_mib: u64, due_s: f64) -> JobObservation {
-    let stage = Stage { work: Work(work), max_speed: Cpu(speed), min_speed: Cpu(0.0), memory: Bytes::mib(memory_mib) };
-    let spec = JobSpec {
-        name: name.into(),
-        submitted: Time::ZERO,
-        desired_start: Time::ZERO,
-        deadline: Time::from_secs_f64(due_s),
-        importance: Importance::NORMAL,
-        priority: 0,
-        stages: vec![stage],
-        tasks: 1,
-    };
-    JobObservation { spec, state: JobState::Pending, done: Work(0.0), nodes: Vec::new(), cpu: None }
-}
-
-pub(super) fn running(mut job: JobObservation, nodes: &[usize], cpu: f64) -> JobObservation {
-    job.state = JobState::Running;
-    job.nodes = nodes.iter().map(|n| NodeName::from(format!("n{n}"))).collect();
-    job.cpu = Some(Cpu(cpu));
-    job
-}
-
-pub(super) fn with_jobs(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)], jobs: Vec<JobObservation>) -> Snapshot {
-    Snapshot { jobs, ..snapshot(pool, instances) }
-}
-
-pub(super) fn free_policy(pool: &PoolSpec) -> Policy {
-    Policy { job_costs: Costs::FREE, ..Policy::new(pool.clone()) }
-}
-
-pub(super) fn judged(snapshot: &Snapshot, policy: &Policy) -> (Plan, Report) {
-    let (plan, report) = plan(snapshot, policy, Iterations::default());
-    assert_eq!(check(snapshot, &policy.pool, &plan), [], "{plan:#?}");
-    assert_eq!(plan.actions.len(), report.reasons.len());
-    (plan, report)
-}
-
-fn words(plan: &Plan) -> Vec<String> {
-    let on = |nodes: &[NodeName]| nodes.iter().map(NodeName::as_str).collect::<Vec<_>>().join(" ");
-    let word = |action: &Action| match action {
-        Action::StartJob { job, nodes } => format!("start {job} on {}", on(nodes)),
-        Action::SuspendJob { job } => format!("suspend {job}"),
-        Action::ResumeJob { job, nodes } => format!("resume {job} on {}", on(nodes)),
-        Action::MigrateJob { job, nodes } => format!("migrate {job} to {}", on(nodes)),
-        Action::SetJobCpu { job, cpu } => format!("{job} gets {:.1}", cpu.0),
-        other => format!("{other:?}"),
-    };
-    plan.actions.iter().map(word).collect()
-}
 
 #[test]
 fn a_job_starts_where_there_is_room_and_gets_its_speed() {
