@@ -33,8 +33,6 @@ const TESTS: [&str; 15] = [
     "deploy::a_needed_application_is_replaced",
     "deploy::the_config_of_a_holder_of_a_token",
 ];
-/// The test that opens so many connections that each other one beside it waits for the machine: it runs after them, alone.
-const ALONE: &str = "faults::ten_thousand_idle_connections_do_not_keep_others_out";
 /// What the tests call. Those that this machine lacks are left out, and a test that needs one says so.
 const PROGRAMS: [&str; 63] = [
     "awk",
@@ -153,9 +151,8 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     machine.args(["-device", "nvme,drive=disk,serial=weal"]);
     let run = weal_emulated::run(&mut machine, PATIENCE, |piece| print!("{piece}"))?;
     let skipped = run.output.lines().filter(|line| line.starts_with("skipped:")).count();
-    println!("\ncontrol groups of v2 in an emulated machine, {:.0} s, {skipped} skipped:", run.seconds);
-    let results: Vec<&str> = run.output.lines().filter(|line| line.starts_with("test result:")).collect();
-    println!("{}", if results.is_empty() { "the tests did not end".to_owned() } else { results.join("\n") });
+    let result = run.output.lines().find(|line| line.starts_with("test result:")).unwrap_or("the tests did not end");
+    println!("\ncontrol groups of v2 in an emulated machine, {:.0} s, {skipped} skipped: {result}", run.seconds);
     Ok(run.output.contains(DONE))
 }
 
@@ -211,7 +208,6 @@ fn make_disk(folder: &Path, tests: &Path, names: &[String]) -> Result<PathBuf> {
 
 /// The first process of the machine.
 fn script(tests: &Path, names: &[String]) -> String {
-    let is_alone_asked = names.iter().any(|name| ALONE.contains(name.as_str()));
     format!(
         "#!/bin/sh\n\
          export PATH=/usr/bin HOME=/root OPENSSL_CONF=/etc/ssl/openssl.cnf WEAL_TEST_SLOWNESS={SLOWNESS}\n\
@@ -221,16 +217,12 @@ fn script(tests: &Path, names: &[String]) -> String {
          mount -t cgroup2 cgroup2 /sys/fs/cgroup\n\
          ip link set lo up; hostname emulated\n\
          cd {folder}\n\
-         RUST_TEST_THREADS=2 {tests} --show-output --skip {ALONE} {names}\n\
-         ended=$?\n\
-         {alone}\n\
-         echo \"weal-machine: tests ended with $ended\"\n\
+         RUST_TEST_THREADS=2 {tests} --show-output {names}\n\
+         echo \"weal-machine: tests ended with $?\"\n\
          sync; echo o >/proc/sysrq-trigger; sleep 60\n",
         folder = programs::root().join("crates/cli").display(),
         tests = tests.display(),
         names = names.join(" "),
-        alone =
-            if is_alone_asked { format!("{} --show-output --exact {ALONE} || ended=$?", tests.display()) } else { String::new() },
     )
 }
 
