@@ -19,6 +19,7 @@
 
 pub mod allocator;
 pub mod cgroup;
+mod connections;
 pub mod files;
 pub mod listening;
 pub mod machine;

@@ -6,9 +6,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with};
 
+use crate::connections::{Connections, Ends};
 use crate::process::Proc;
 
 /// A socket that listens.
@@ -72,32 +74,41 @@ pub fn listening() -> io::Result<Vec<Listening>> {
 /// The kernel does not say.
 pub fn listener_at(address: SocketAddr) -> io::Result<Option<Listening>> {
     let all = || Ok(listening()?.into_iter().find(|socket| socket.takes(address)));
-    believed(one_asked(address), looks_one_up, all)
+    believed(LOOKS_ONE_UP.get().copied(), || one_asked(address), looks_one_up, all)
 }
 
-/// Of `one`, the kernel's answer about one socket, only a socket counts, unless the kernel `looks_one_up`. Else `all` sockets are looked through.
+/// Whether the kernel looks a single socket up, as soon as it has said so. One without its module `tcp_diag` answers as if there were none, whoever
+/// listens. To ask it for that costs more than an answer: each time it looks for a program that loads the module.
+static LOOKS_ONE_UP: OnceLock<bool> = OnceLock::new();
+
+/// Of `one`, the kernel's answer about one socket, only a socket counts, unless the kernel `looks_one_up`. Else `all` sockets are looked through, and
+/// at once where it is `known` that the kernel looks no single one up.
 fn believed(
-    one: io::Result<Option<Listening>>,
+    known: Option<bool>,
+    one: impl FnOnce() -> io::Result<Option<Listening>>,
     looks_one_up: impl FnOnce() -> bool,
     all: impl FnOnce() -> io::Result<Option<Listening>>,
 ) -> io::Result<Option<Listening>> {
-    match one {
+    if known == Some(false) {
+        return all();
+    }
+    match one() {
         Ok(Some(found)) => Ok(Some(found)),
         Ok(None) if looks_one_up() => Ok(None),
         Ok(None) | Err(_) => all(),
     }
 }
 
-/// Whether the kernel looks a single socket up. One without its module `tcp_diag` answers as if there were none, whoever listens. It is asked
-/// once, about a socket that is there.
+/// Asks the kernel for [`LOOKS_ONE_UP`], about a socket that is there. Where there is no such socket, or no answer, it is asked again the next time.
 fn looks_one_up() -> bool {
-    static ANSWER: OnceLock<bool> = OnceLock::new();
-    *ANSWER.get_or_init(|| {
-        let listeners = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
-        let listener = listeners.into_iter().find_map(|ip| TcpListener::bind((ip, 0)).ok());
-        let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
-        address.is_some_and(|address| matches!(one_asked(address), Ok(Some(_))))
-    })
+    if let Some(known) = LOOKS_ONE_UP.get() {
+        return *known;
+    }
+    let listeners = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+    let listener = listeners.into_iter().find_map(|ip| TcpListener::bind((ip, 0)).ok());
+    let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let Some(Ok(found)) = address.map(one_asked) else { return false };
+    *LOOKS_ONE_UP.get_or_init(|| found.is_some())
 }
 
 /// The socket that takes datagrams which are sent to `address` of this machine by whoever it is not connected to; `None` when none does.
@@ -136,7 +147,14 @@ fn receivers(port: u16) -> io::Result<Vec<Listening>> {
 /// The kernel does not say.
 pub fn connected_at(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Listening>> {
     let (local, remote) = (canonical(local), canonical(remote));
-    believed(one_found(local, Some(remote)), looks_one_up, || Proc::system().connected(local, remote))
+    let one = || one_found(local, Some(remote));
+    believed(LOOKS_ONE_UP.get().copied(), one, looks_one_up, || connected((local, remote)))
+}
+
+/// By the list of all connections of the machine, which one reading has for all who ask.
+fn connected(ends: Ends) -> io::Result<Option<Listening>> {
+    static CONNECTIONS: Connections<Listening> = Connections::new();
+    CONNECTIONS.find(&ends, Instant::now(), Instant::now, || Proc::system().connections())
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -303,11 +321,13 @@ mod tests {
     fn a_kernel_that_cannot_look_one_up_is_not_believed_that_there_is_none() {
         let socket = Listening { address: ([127, 0, 0, 1], 8000).into(), uid: 7, inode: 9, only_v6: false };
         let refused = || Err(io::ErrorKind::Unsupported.into());
-        assert_eq!(believed(Ok(None), || false, || Ok(Some(socket))).unwrap(), Some(socket));
-        assert_eq!(believed(refused(), || panic!("it did not answer"), || Ok(Some(socket))).unwrap(), Some(socket));
-        assert_eq!(believed(Ok(Some(socket)), || panic!("it is known"), || panic!("it is known")).unwrap(), Some(socket));
-        assert_eq!(believed(Ok(None), || true, || panic!("the kernel knows")).unwrap(), None);
-        assert!(believed(Ok(None), || false, refused).is_err(), "nobody can tell");
+        let (none, found) = (|| Ok(None), || Ok(Some(socket)));
+        assert_eq!(believed(None, none, || false, found).unwrap(), Some(socket));
+        assert_eq!(believed(None, refused, || panic!("it did not answer"), found).unwrap(), Some(socket));
+        assert_eq!(believed(None, found, || panic!("it is known"), || panic!("it is known")).unwrap(), Some(socket));
+        assert_eq!(believed(Some(true), none, || true, || panic!("the kernel knows")).unwrap(), None);
+        assert!(believed(None, none, || false, refused).is_err(), "nobody can tell");
+        assert_eq!(believed(Some(false), || panic!("it is not asked"), || panic!("nor this"), found).unwrap(), Some(socket));
     }
 
     #[test]
@@ -402,12 +422,13 @@ mod tests {
             let expected = Listening { address: from, uid: rustix::process::geteuid().as_raw(), inode, only_v6: false };
             let ends = (from, server.local_addr().unwrap());
             assert_eq!(connected_at(ends.0, ends.1).unwrap(), Some(expected), "{address}");
-            assert_eq!(Proc::system().connected(ends.0, ends.1).unwrap(), Some(expected), "by /proc/net");
+            assert_eq!(Proc::system().connections().unwrap().get(&ends), Some(&expected), "by /proc/net");
+            assert_eq!(connected(ends).unwrap(), Some(expected), "by /proc/net");
             drop(client);
             let left = connected_at(ends.0, ends.1).unwrap();
             assert!(left.is_none_or(|socket| socket.inode == 0), "nobody has it any more: {left:?}");
             assert_eq!(connected_at((from.ip(), 9).into(), ends.1).unwrap(), None);
-            assert_eq!(Proc::system().connected((from.ip(), 9).into(), ends.1).unwrap(), None);
+            assert_eq!(connected(((from.ip(), 9).into(), ends.1)).unwrap(), None);
         }
     }
 

@@ -1,9 +1,10 @@
 //! Which process listens at an address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::connections::Ends;
 use crate::listening::Listening;
 use crate::process::Proc;
 use crate::read::{LIST, text};
@@ -47,14 +48,13 @@ impl Proc {
         self.sockets_in("udp", "07")
     }
 
-    /// The TCP socket at `local` that is connected to `remote`. It reads every connection of the machine:
-    /// [`connected_at`](crate::listening::connected_at) asks for this one only.
+    /// The TCP sockets of the machine by their own end and the other one. Those that listen are among them, with nobody's address at the other end.
+    /// [`connected_at`](crate::listening::connected_at) asks for one only, where the kernel allows that.
     ///
     /// # Errors
     /// The kernel's tables cannot be read.
-    pub fn connected(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Listening>> {
-        let mut rows = self.rows("tcp")?.into_iter();
-        Ok(rows.find(|row| row.socket.address == local && row.remote == remote).map(|row| row.socket))
+    pub fn connections(&self) -> io::Result<HashMap<Ends, Listening>> {
+        Ok(self.rows("tcp")?.into_iter().map(|row| ((row.socket.address, row.remote), row.socket)).collect())
     }
 
     fn sockets_in(&self, table: &str, state: &str) -> io::Result<Vec<Listening>> {
@@ -88,10 +88,12 @@ struct Row {
 
 fn rows_of(table: &str) -> Vec<Row> {
     let rows = table.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let (address, remote) = (end_of(fields.get(1)?)?, end_of(fields.get(2)?)?);
-        let (uid, inode) = (fields.get(7)?.parse().ok()?, fields.get(9)?.parse().ok()?);
-        Some(Row { socket: Listening { address, uid, inode, only_v6: false }, remote, state: (*fields.get(3)?).to_owned() })
+        // SLOT LOCAL REMOTE STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let (address, remote, state) = (end_of(fields.next()?)?, end_of(fields.next()?)?, fields.next()?.to_owned());
+        let uid = fields.nth(3)?.parse().ok()?;
+        let inode = fields.nth(1)?.parse().ok()?;
+        Some(Row { socket: Listening { address, uid, inode, only_v6: false }, remote, state })
     });
     rows.collect()
 }
