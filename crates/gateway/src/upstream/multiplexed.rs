@@ -15,7 +15,7 @@ use h2::client::{Builder, ResponseFuture, SendRequest};
 use h2::{Reason, SendStream};
 use http::header;
 use http::uri::{Authority, PathAndQuery, Scheme, Uri};
-use http::{Request, Response, Version};
+use http::{Request, Response, StatusCode, Version};
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::net::TcpStream;
 
@@ -237,6 +237,10 @@ impl Lane {
                         return Poll::Ready(Err(Reason::ENHANCE_YOUR_CALM.into()));
                     }
                     let (parts, ()) = interim.into_parts();
+                    // HTTP/2 has no such response (RFC 9113 section 8.6). Over HTTP/1 what follows it would be no HTTP.
+                    if parts.status == StatusCode::SWITCHING_PROTOCOLS {
+                        return Poll::Ready(Err(Reason::PROTOCOL_ERROR.into()));
+                    }
                     meanwhile.handle_interim(Interim::new(parts.status, parts.headers));
                 }
                 let polled = Pin::new(&mut response).poll(cx);

@@ -180,3 +180,28 @@ async fn answers_beyond_the_limit_go_out_as_they_are() {
     let answer = get(&bed, "/text/plain", "accept-encoding: gzip\r\n").await;
     assert_eq!((answer.header("content-encoding"), answer.text() == text()), (None, true));
 }
+
+/// A coded answer has no length. Only its end says that it is whole, so there may be none where the instance did not come to its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_breaks_off_has_no_end_in_any_coding() {
+    let breaking = raw_instance(|mut stream| async move {
+        if read_head(&mut stream).await.is_some() {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", text().len());
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let _ = stream.write_all(&text().as_bytes()[..text().len() / 2]).await;
+        }
+    })
+    .await;
+    for coding in ["gzip", "br", "zstd"] {
+        let bed = bed(cluster(&[breaking]), limits()).await;
+        let answer = get(&bed, "/", &format!("accept-encoding: {coding}\r\n")).await;
+        assert_eq!((answer.status, answer.header("content-encoding")), (200, Some(coding)));
+        assert!(!answer.body.ends_with(b"0\r\n\r\n"), "{coding}: {} bytes", answer.body.len());
+        let mut client = crate::h2::connect(&bed).await;
+        let asked = crate::h2::request("GET", "http://x/").header("accept-encoding", coding);
+        let response = crate::h2::within("a head", crate::h2::send(&mut client, asked)).await.unwrap();
+        assert!(crate::h2::read_all(response.into_body()).await.is_err(), "{coding}: it is no whole answer over HTTP/2");
+        let counters = bed.until("both are counted", |counters| counters.flows[0].errors == 2).await;
+        assert_eq!(counters.flows[0].completions, 0, "{coding}");
+    }
+}

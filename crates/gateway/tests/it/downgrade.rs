@@ -22,7 +22,7 @@ enum Verdict {
 }
 use Verdict::{Cut, Own, Refuse, Serve};
 
-type Field = (&'static str, &'static str);
+pub type Field = (&'static str, &'static str);
 
 /// What a body is: none, or these bytes with the end of the stream or trailers behind them.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +109,10 @@ fn cases() -> Vec<(Verdict, Vec<Field>, Body)> {
         cases.extend(values.iter().map(|value| with(Refuse, name, Some(*value))));
     }
     cases.extend([":path", ":method", ":authority"].map(|name| with(Refuse, name, None)));
+    // A WebSocket over HTTP/2 (RFC 8441), which nobody was told to ask for.
+    cases.push(post(Refuse, &[(":protocol", "websocket")], Data("abcd")));
+    let connect = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":path", "/a"), (":authority", "x")];
+    cases.push((Refuse, connect.to_vec(), Body::None));
     // Pseudo-headers behind a field.
     cases.push((
         Refuse,
@@ -119,7 +123,7 @@ fn cases() -> Vec<(Verdict, Vec<Field>, Body)> {
 }
 
 /// A head in HPACK: each field a literal, nothing compressed (RFC 7541 section 6.2.2).
-fn block(fields: &[Field]) -> Vec<u8> {
+pub fn block(fields: &[Field]) -> Vec<u8> {
     let text = |text: &str, into: &mut Vec<u8>| {
         assert!(text.len() < 127);
         into.push(u8::try_from(text.len()).unwrap());

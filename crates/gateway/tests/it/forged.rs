@@ -159,3 +159,55 @@ async fn what_is_meant_for_one_connection_is_removed_whatever_else_its_list_name
     let request = &recorder.take().await.requests[0];
     assert_eq!((request.fields("x-secret"), request.fields("te")), (Vec::new(), vec!["trailers"]));
 }
+
+/// A client may name any field in `Connection`. Those that the gateway adds are added after that (RFC 9110 section 7.6.1).
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_cannot_have_removed_what_a_route_or_the_pool_adds() {
+    let recorder = Recorder::start().await;
+    let edits = HeaderEdits { set: [("x-env".to_owned(), "live".to_owned())].into(), remove: Vec::new() };
+    let extras = RouteExtras { request_headers: edits, strip_prefix: Some("/api".into()), ..RouteExtras::default() };
+    let shop = ClusterConfig {
+        routes: vec![RouteSpec { extras, ..route("gold", None, Some("/api/*")) }],
+        ..cluster(&[recorder.address])
+    };
+    let bed = Bed::start_in(folder(), limits()).await;
+    bed.configure_for(vec![shop], ClientPolicy { traceparent: true, ..ClientPolicy::default() }).await.unwrap();
+    let named = "close, X-Env, X-Forwarded-Prefix, Traceparent, X-Request-Id, Content-Length, Transfer-Encoding, TE, X-Mine";
+    for (framing, body) in [("content-length: 4", "abcd"), ("transfer-encoding: chunked", "4\r\nabcd\r\n0\r\n\r\n")] {
+        let mut client = bed.connect().await;
+        client
+            .send(&format!(
+                "POST /api/a HTTP/1.1\r\nhost: x\r\nconnection: {named}\r\nte: trailers\r\nx-mine: 1\r\n{framing}\r\n\r\n{body}"
+            ))
+            .await;
+        assert_eq!(Answer::parse(&client.read_to_end().await).status, 200, "{framing}");
+        let got = recorder.take().await.requests.remove(0);
+        assert_eq!(got.summary(), "POST /a abcd");
+        assert_eq!((got.fields("x-env"), got.fields("x-forwarded-prefix")), (vec!["live"], vec!["/api"]));
+        assert_eq!([got.fields("traceparent").len(), got.fields("x-request-id").len(), got.fields("x-mine").len()], [1, 1, 0]);
+        assert_eq!((got.fields("te"), got.fields("connection")), (vec!["trailers"], vec!["TE"]));
+    }
+}
+
+/// Nor can an instance, of what a client is told.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_cannot_have_removed_what_the_gateway_tells_clients() {
+    let named = "X-Request-Id, Set-Cookie, Strict-Transport-Security, Content-Length, Date, X-Mine";
+    let answer =
+        format!("HTTP/1.1 200 OK\r\nconnection: {named}\r\nx-mine: 1\r\nset-cookie: own=1\r\ncontent-length: 2\r\n\r\nok");
+    let edits =
+        HeaderEdits { set: [("strict-transport-security".to_owned(), "max-age=1".to_owned())].into(), remove: Vec::new() };
+    let extras = RouteExtras { response_headers: edits, ..RouteExtras::default() };
+    let routes = vec![RouteSpec { extras, ..route("gold", None, None) }];
+    let mut shop = ClusterConfig { routes, ..cluster(&[hasty(answer, false).await.0]) };
+    shop.http.dispatch.affinity = Some("shop-at".into());
+    let bed = Bed::start(vec![shop]).await;
+    let got = bed.get("x", "/").await;
+    assert_eq!(
+        (got.status, got.text().as_str(), got.header("content-length"), got.header("x-mine")),
+        (200, "ok", Some("2"), None)
+    );
+    assert!(got.header("x-request-id").is_some() && got.header("date").is_some());
+    assert!(got.header("set-cookie").is_some_and(|cookie| cookie.starts_with("shop-at=")), "{:?}", got.header("set-cookie"));
+    assert_eq!(got.header("strict-transport-security"), Some("max-age=1"));
+}

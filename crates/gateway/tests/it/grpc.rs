@@ -18,14 +18,14 @@ use crate::bed::{Bed, cluster, nobody, raw_instance};
 use crate::h2::{answer, begin, connect, read_all, request, send, within};
 
 /// A cluster of instances that speak HTTP/2.
-fn calls(addresses: &[SocketAddr]) -> ClusterConfig {
+pub fn calls(addresses: &[SocketAddr]) -> ClusterConfig {
     let mut cluster = cluster(addresses);
     cluster.http.protocol = InstanceProtocol::H2c;
     cluster
 }
 
 /// An instance that does with each stream what `serve` says, given how many connections there were before.
-async fn instance<F>(
+pub async fn instance<F>(
     serve: impl Fn(u32, Request<RecvStream>, SendResponse<Bytes>) -> F + Send + Sync + Clone + 'static,
 ) -> SocketAddr
 where

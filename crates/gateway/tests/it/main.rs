@@ -8,6 +8,7 @@ mod corpus;
 mod dispatch;
 mod downgrade;
 mod early;
+mod either;
 mod exchange;
 mod faults;
 mod flows;

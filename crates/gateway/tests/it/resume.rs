@@ -21,7 +21,7 @@ struct Serving {
     breaks_after: Option<usize>,
     /// It knows ranges.
     ranges: bool,
-    /// What a part says of its length, in place of that length.
+    /// What a part says of its length, in place of that length, and what stands before its range.
     length: Option<&'static str>,
     heads: Arc<Mutex<Vec<String>>>,
 }
@@ -107,14 +107,19 @@ async fn it_breaks_twice_and_the_clients_own_range_is_kept() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_may_not_be_put_together_breaks_off() {
     let no_ranges = Serving { ranges: false, ..Serving::new("\"v1\"", None) };
+    let part = |fields| Serving { length: Some(fields), ..Serving::new("\"v1\"", None) };
     for (first, second) in [
         (Serving::new("W/\"v1\"", Some(5000)), Serving::new("W/\"v1\"", None)),
         (Serving::new("\"v1\"", Some(5000)), Serving::new("\"v2\"", None)),
         (Serving::new("\"v1\"", Some(5000)), no_ranges),
+        (Serving::new("\"v1\"", Some(5000)), part("content-length: 195000\r\ncontent-encoding: gzip")),
+        (Serving::new("\"v1\"", Some(5000)), part("content-length: 195000\r\ncontent-range: bytes 5001-199999/200000")),
+        (Serving::new("\"v1\"", Some(5000)), part("content-length: 195000\r\ncontent-range: bytes 5000-199998/200000")),
+        (Serving::new("\"v1\"", Some(5000)), part("content-length: 195000\r\ncontent-range: bytes 5000-199999/200001")),
     ] {
         let bed = Bed::start(vec![cluster(&[first.start().await, second.start().await])]).await;
         let answer = get(&bed, "").await;
-        assert_eq!((answer.status, answer.body.len()), (200, 5000), "{} then {}", first.etag, second.etag);
+        assert_eq!((answer.status, answer.body.len()), (200, 5000), "{} then {}, {:?}", first.etag, second.etag, second.length);
         let counters = bed.until("it is counted", |counters| counters.flows[0].errors == 1).await;
         assert_eq!((counters.flows[0].completions, counters.flows[0].in_service), (0, 0));
         assert_eq!(counters.instances[1].failures, 0, "the other one has done nothing wrong");
