@@ -86,11 +86,12 @@ async fn begin(stream: TcpStream, tls: &Tls, line: &Line) -> Result<TlsTransport
     }
     let in_force = tls.current().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
     let effort = in_force.effort(&accepted.client_hello(), ticket.as_deref());
+    let config = in_force.config(&accepted.client_hello());
     line.turn(effort, &stream).await.map_err(Failure::TurnedAway)?;
     let _permit = tls.permits.acquire().await.map_err(io::Error::other)?;
     // Key exchange and signature happen here; what follows is short.
     let before = cpu_time();
-    let shaking = StartHandshake::from_parts(accepted, stream).into_stream(in_force.server.clone());
+    let shaking = StartHandshake::from_parts(accepted, stream).into_stream(config);
     let cost = cpu_time().saturating_sub(before);
     line.note(effort, cost);
     tls.count_cost(effort, cost);

@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::rustls;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::SignatureAlgorithm;
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::crypto::ring::{self, cipher_suite};
 use tokio_rustls::rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets as _};
+use tokio_rustls::rustls::{CipherSuite, ServerConfig, SignatureAlgorithm};
 use weal_control::admission::handshakes::Effort;
 use weal_model::TlsVersion;
 use weal_protocol::gateway::TlsCounters;
@@ -29,6 +30,31 @@ use tickets::Tickets;
 fn protocols() -> Vec<Vec<u8>> {
     vec![b"h2".to_vec(), b"http/1.1".to_vec()]
 }
+
+/// What keys are agreed on with and bytes are encrypted by, the gateway's choice first: AES where clients have instructions for it, and with the
+/// shorter key, which is as safe and cheaper. All have forward secrecy. Which of them clients want is asked where it matters
+/// ([`InForce::config`]).
+fn provider() -> CryptoProvider {
+    let cipher_suites = vec![
+        cipher_suite::TLS13_AES_128_GCM_SHA256,
+        cipher_suite::TLS13_AES_256_GCM_SHA384,
+        cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+        cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+        cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+    ];
+    CryptoProvider { cipher_suites, ..ring::default_provider() }
+}
+
+/// Those that need no instructions of their own to be fast.
+const CHACHA: [CipherSuite; 3] = [
+    CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+    CipherSuite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+];
 
 /// A gateway's TLS: what is in force, and what was counted.
 #[derive(Debug)]
@@ -51,12 +77,22 @@ pub(crate) struct Tls {
 /// How hands are shaken now.
 #[derive(Debug)]
 pub(crate) struct InForce {
-    pub server: Arc<ServerConfig>,
+    server: Arc<ServerConfig>,
+    /// The same, where the client chooses the cipher.
+    by_client: Arc<ServerConfig>,
     certificates: Arc<Certificates>,
     tickets: Arc<Tickets>,
 }
 
 impl InForce {
+    /// How hands are shaken with a client that says this. One that wants ChaCha20 before all others has no instructions for AES.
+    pub fn config(&self, hello: &ClientHello<'_>) -> Arc<ServerConfig> {
+        let known = &self.server.crypto_provider().cipher_suites;
+        let first = hello.cipher_suites().iter().find(|wanted| known.iter().any(|known| known.suite() == **wanted));
+        let config = if first.is_some_and(|first| CHACHA.contains(first)) { &self.by_client } else { &self.server };
+        Arc::clone(config)
+    }
+
     /// What a handshake takes that begins so. Only a ticket that opens counts: nobody gets ahead with one that he has made up.
     pub fn effort(&self, hello: &ClientHello<'_>, ticket: Option<&[u8]>) -> Effort {
         if ticket.is_some_and(|ticket| self.tickets.decrypt(ticket).is_some()) {
@@ -98,7 +134,7 @@ impl Tls {
 
     /// Takes `config` for handshakes that begin from now on, as a whole or not at all.
     pub fn configure(&self, config: &TlsConfig) -> Result<(), TlsError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = Arc::new(provider());
         let certificates = Arc::new(Certificates::load(&config.certificates, &provider)?);
         let tickets = Arc::new(Tickets::new(&config.ticket_keys).ok_or(TlsError::NoTicketKey)?);
         let shown = Shown::load(&config.challenges, &provider)?;
@@ -112,9 +148,11 @@ impl Tls {
         server.alpn_protocols = protocols();
         server.session_storage = Arc::new(NoServerSessionStorage {});
         server.ticketer = tickets.clone();
+        let by_client = Arc::new(server.clone());
+        server.ignore_client_order = true;
         self.redirect_port.store(config.redirect_port.map_or(0, u32::from), Ordering::Release);
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(shown);
-        self.current.send_replace(Some(Arc::new(InForce { server: Arc::new(server), certificates, tickets })));
+        self.current.send_replace(Some(Arc::new(InForce { server: Arc::new(server), by_client, certificates, tickets })));
         Ok(())
     }
 

@@ -150,6 +150,40 @@ async fn an_old_version_is_refused_when_the_config_says_so() {
     assert!(connect(&bed, &authority.client(&[&TLS13]), "shop.test").await.is_ok());
 }
 
+/// A client that wants ChaCha20 first has no instructions for AES; the others take what is cheapest here.
+#[tokio::test]
+async fn the_gateway_chooses_the_cipher_unless_its_client_lacks_instructions_for_it() {
+    use tokio_rustls::rustls::crypto::ring::cipher_suite::*;
+    let authority = Authority::new();
+    let bed = secure_bed(named("one").await, limits(), &config(vec![authority.certify(&["shop.test"])])).await;
+    let [short, long, chacha] = [TLS13_AES_128_GCM_SHA256, TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256];
+    let [old_short, old_long, old_chacha] = [
+        TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+        TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+    ];
+    for (offered, chosen) in [
+        (vec![long, chacha, short], short),
+        (vec![short, long], short),
+        (vec![long, chacha], long),
+        (vec![chacha, long, short], chacha),
+        (vec![chacha], chacha),
+        (vec![old_long, old_chacha, old_short], old_short),
+        (vec![old_long, old_chacha], old_long),
+        (vec![old_chacha, old_long, old_short], old_chacha),
+    ] {
+        let versions: &[&'static SupportedProtocolVersion] = if offered[0].tls13().is_some() { &[&TLS13] } else { &[&TLS12] };
+        let mut provider = rustls::crypto::ring::default_provider();
+        provider.cipher_suites = offered;
+        let builder = ClientConfig::builder_with_provider(Arc::new(provider)).with_protocol_versions(versions).unwrap();
+        let client = builder.with_root_certificates(Arc::clone(&authority.roots)).with_no_client_auth();
+        let offered: Vec<_> = client.crypto_provider().cipher_suites.iter().map(|suite| suite.suite()).collect();
+        let stream = connect(&bed, &TlsConnector::from(Arc::new(client)), "shop.test").await.unwrap();
+        let agreed = stream.get_ref().1.negotiated_cipher_suite().unwrap();
+        assert_eq!(agreed.suite(), chosen.suite(), "{offered:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_session_is_resumed_on_every_worker_and_by_the_next_process() {
     for version in [&TLS12, &TLS13] {
