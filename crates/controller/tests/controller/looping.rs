@@ -6,7 +6,7 @@ use weal_model::{Action, AppState, InstanceState, RolloutPhase, Status};
 
 use weal_control::cycle::Input;
 use weal_controller::record::Line;
-use weal_protocol::gateway::{ClusterConfig, GatewayConfig};
+use weal_protocol::gateway::{ClusterConfig, FlowCounters, GatewayConfig};
 
 use crate::fake::{CONFIG, Pool, flow};
 
@@ -282,6 +282,28 @@ async fn flows_are_measured_and_get_seats() {
     assert!(history.iter().any(|sample| sample.flows.iter().any(|flow| flow.utility.is_some())));
     let why: weal_model::Why = pool.get("/v1/apps/shop/why").await;
     assert!(why.sentences.iter().any(|sentence| sentence.contains("meets its goal p95 < 250ms: 1")), "{:#?}", why.sentences);
+}
+
+#[tokio::test]
+async fn seats_that_hang_are_told_once_each_time_and_explained_as_long_as_they_do() {
+    let pool = Pool::start().await;
+    pool.apply(CONFIG).await;
+    all_ready(&pool).await;
+    for (round, hanging) in [2, 0, 1].into_iter().enumerate() {
+        let count = 20 * (round as u64 + 1);
+        pool.gateway.counters().flows = vec![FlowCounters { hanging, ..flow("shop", "gold", count, Duration::from_millis(100)) }];
+        pool.until_status("it is seen", |status| status.flows.first().is_some_and(|flow| flow.hanging == hanging)).await;
+        let why: weal_model::Why = pool.get("/v1/apps/shop/why").await;
+        let explained = why.sentences.iter().any(|sentence| sentence.contains("to which no instance has sent a byte for 30 s"));
+        assert_eq!(explained, hanging > 0, "{:#?}", why.sentences);
+    }
+    let events: Vec<weal_model::Event> = pool.get("/v1/events").await;
+    let mut told: Vec<&str> =
+        events.iter().map(|event| &*event.text).filter(|text| text.contains("sent nothing for 30 s")).collect();
+    told.sort_unstable();
+    let [one, two] = told.as_slice() else { panic!("{events:#?}") };
+    assert!(one.starts_with("1 of the ") && one.contains("shop/gold is held by a request"), "{one}");
+    assert!(two.starts_with("2 of the ") && two.contains("shop/gold are held by requests"), "{two}");
 }
 
 #[tokio::test]
