@@ -7,6 +7,7 @@ mod elf;
 mod fuzz;
 mod lossless;
 mod machine;
+mod pages;
 mod programs;
 mod report;
 mod site;
@@ -32,6 +33,8 @@ enum Chore {
     Tidy,
     /// Measure weal beside its peers in one run and print ratios
     Bench(bench::Arguments),
+    /// Build once what several benchmarks measure, run one after the other, and write their pages
+    Pages(pages::Arguments),
     /// Simulate random pools under random faults, and shrink what fails
     Swarm(swarm::Arguments),
     /// Let one thing after the other go wrong in a real pool under load, and check what must hold
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(arguments) => fuzz::run(&arguments),
         Chore::Lossless(arguments) => lossless::run(&arguments),
         Chore::Machine(arguments) => machine::run(&arguments),
+        Chore::Pages(arguments) => pages::run(&arguments),
         Chore::Site => site::run(),
         Chore::Soak(arguments) => soak::run(&arguments),
         Chore::Spin { share } => {

@@ -6,16 +6,28 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 
-/// Builds what cargo's `selection` names (`--package weal-sim --example swarm`) in release form and returns the folder with the
+/// Where programs are that were built before.
+pub const BUILT: &str = "WEAL_PROGRAMS";
+
+/// Builds what cargo's `selection` names (`--package weal-sim --example swarm`) with the profile `measured` and returns the folder with the
 /// programs; examples are in `examples` below it. `WEAL_PROGRAMS=DIR` says that they are in DIR already: an older build to compare with.
 pub fn release(selection: &[&str]) -> Result<PathBuf> {
-    if let Some(built) = std::env::var_os("WEAL_PROGRAMS") {
+    built("measured", selection)
+}
+
+/// The same with the profile `release`: instructions are compared with those of former programs, which were built so.
+pub fn fully_optimized(selection: &[&str]) -> Result<PathBuf> {
+    built("release", selection)
+}
+
+fn built(profile: &str, selection: &[&str]) -> Result<PathBuf> {
+    if let Some(built) = std::env::var_os(BUILT) {
         return Ok(PathBuf::from(built));
     }
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--release"]).args(selection).current_dir(root());
+    cargo.args(["build", "--quiet", "--profile", profile]).args(selection).current_dir(root());
     ensure!(cargo.status()?.success(), "cannot build {}", selection.join(" "));
-    Ok(target().join("release"))
+    Ok(target().join(profile))
 }
 
 /// What a program prints as JSON.

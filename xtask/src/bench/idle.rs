@@ -60,6 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
          what is resident: buffers that were never used in full."
             .to_owned(),
     );
+    table.notes.push(crate::report::circumstances());
     Ok(table)
 }
 

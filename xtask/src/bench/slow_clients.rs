@@ -75,6 +75,7 @@ fn measure(arguments: &Arguments, programs: &Path, folder: &Path) -> Result<Tabl
          asks every {} ms over a connection that it keeps. Target: a ratio of at most {TARGET}, and nothing failed.",
         PAUSE.as_millis()
     ));
+    table.notes.push(crate::report::circumstances());
     Ok(table)
 }
 

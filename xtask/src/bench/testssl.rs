@@ -54,7 +54,9 @@ pub fn run(_: &Arguments) -> Result<Table> {
     let folder = std::env::temp_dir().join(format!("weal-testssl-{}", std::process::id()));
     let found = examine(program, &programs, &folder);
     std::fs::remove_dir_all(&folder)?;
-    judge(&found?, &version)
+    let mut table = judge(&found?, &version)?;
+    table.notes.push(crate::report::circumstances());
+    Ok(table)
 }
 
 fn version(name: &str) -> Option<String> {

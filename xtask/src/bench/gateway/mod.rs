@@ -64,7 +64,7 @@ const WORKS: [Work; 8] = [
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Table> {
     let works = chosen(arguments)?;
-    let course = if arguments.quick { Course { rounds: 3, seconds: 1 } } else { Course { rounds: 9, seconds: 3 } };
+    let course = if arguments.quick { Course { rounds: 3, seconds: 1 } } else { Course { rounds: 9, seconds: 2 } };
     let programs = Programs::prepare()?;
     // Workers of nginx have a user of their own, and read answers there.
     let folder = tempfile::Builder::new().prefix("weal-bench-").permissions(Permissions::from_mode(0o755)).tempdir()?;
@@ -81,6 +81,7 @@ pub fn run(arguments: &Arguments) -> Result<Table> {
         std::thread::available_parallelism()?
     ));
     table.notes.push(programs.versions()?);
+    table.notes.push(crate::report::circumstances());
     Ok(table)
 }
 

@@ -17,7 +17,7 @@ use super::Arguments;
 use super::instructions::counting::{Request, instructions};
 use super::instructions::version::{Version, callgrind, counted};
 use super::real::median;
-use crate::programs::release;
+use crate::programs::fully_optimized;
 use crate::table::Table;
 
 /// How many times as much as before is a loss.
@@ -110,7 +110,7 @@ fn compare(arguments: &Arguments, base: &Path, scratch: &Path) -> Result<Table> 
         );
     }
     let before = Version { examples, scratch: scratch.to_owned() };
-    let now = Version { examples: release(&SELECTION)?.join("examples"), scratch: scratch.to_owned() };
+    let now = Version { examples: fully_optimized(&SELECTION)?.join("examples"), scratch: scratch.to_owned() };
     let mut table = Table::new(
         "this tree beside a former one: medians of interleaved rounds, less is better".to_owned(),
         &["what", "unit", "before", "now", "ratio", "rounds"],

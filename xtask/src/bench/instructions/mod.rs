@@ -13,7 +13,7 @@ use self::counting::{Request, instructions};
 use self::version::Version;
 use super::Arguments;
 use super::real::median;
-use crate::programs::release;
+use crate::programs::fully_optimized;
 use crate::report;
 use crate::table::Table;
 
@@ -39,7 +39,7 @@ const REQUESTS: [(&str, Request); 4] = [
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Table> {
     let (_, stands) = report::halves(&crate::programs::root().join(PAGE))?;
-    let examples = release(&["--package", "weal-gateway", "--example", "gateway-bench"])?.join("examples");
+    let examples = fully_optimized(&["--package", "weal-gateway", "--example", "gateway-bench"])?.join("examples");
     let scratch = std::env::temp_dir().join(format!("weal-bench-{}", std::process::id()));
     std::fs::create_dir_all(&scratch)?;
     let result = measure(arguments.quick, &examples, &scratch, &stands);

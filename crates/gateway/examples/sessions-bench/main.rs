@@ -4,12 +4,15 @@
 //! `sessions-bench cost ADDRESS AUTHORITY SOCKET 1.2|1.3`: what a full and a resumed handshake cost it, one after the other.
 //! `sessions-bench answer ADDRESS`: an instance that answers from memory.
 //! `sessions-bench threads ADDRESS THREADS CPU_US`: an instance that gives a thread to each connection, as long as there are some.
-//! `sessions-bench load ADDRESS AUTHORITY SOCKET 1.2|1.3|plain VISITSxREQUESTS SESSIONS_PER_S SECONDS`: clients. SOCKET may be `-`.
+//! `sessions-bench load ADDRESS AUTHORITY SOCKET 1.2|1.3|plain SHAPE SESSIONS_PER_S SECONDS`: clients. SOCKET may be `-`. SHAPE is
+//! `VISITSxREQUESTS`, `surge` or `rubis`.
 //!
-//! `cost` and `load` print one line of JSON. A session makes so many connections with so many requests each and thinks in between. A
+//! `cost` and `load` print one line of JSON. A session makes its requests as its shape says, and thinks in between. A
 //! client that gets no answer for [`PATIENCE`] leaves and comes back as a new one, as does one that is turned away after it has thought
 //! about it, [`RETURNS`] times at most (Carrera 4.3.2: httperf's sessions, ten seconds of patience). One whose connection is closed while it
 //! thinks goes on over another.
+
+mod work;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -31,6 +34,8 @@ use weal_gateway::{Limits, Options, run_until};
 use weal_model::{ClientPolicy, HttpRules, RouteSpec, TlsVersion};
 use weal_protocol::gateway::{CONFIGURE, ClusterConfig, Endpoint, FlowConfig, GatewayConfig, OBSERVE, TlsCounters};
 use weal_protocol::tls::{CERTIFY, Certificate, Challenges, TicketKey, TlsConfig};
+
+use work::{Shape, Wanted, Way};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -72,8 +77,8 @@ fn main() -> Result<(), Failure> {
             );
         }
         ["load", address, authority, socket, version, shape, rate, seconds] => {
-            let (visits, requests) = shape.split_once('x').ok_or("a shape is VISITSxREQUESTS")?;
-            let target = Target::new(address, authority, version)?.with_sessions(visits.parse()?, requests.parse()?);
+            let shape = Shape::read(shape).ok_or("a shape is VISITSxREQUESTS, surge or rubis")?;
+            let target = Target { shape, ..Target::new(address, authority, version)? };
             let socket = (*socket != "-").then(|| Path::new(socket));
             runtime.block_on(load(target, socket, rate.parse()?, Duration::from_secs(seconds.parse()?)))?
         }
@@ -156,8 +161,7 @@ struct Target {
     address: SocketAddr,
     config: ClientConfig,
     is_plain: bool,
-    /// Connections of a session, and requests of each.
-    shape: (u32, u32),
+    shape: Shape,
 }
 
 impl Target {
@@ -170,11 +174,7 @@ impl Target {
         let versions = if version == "1.2" { &[&TLS12] } else { &[&TLS13] };
         let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions)?;
         let config = builder.with_root_certificates(roots).with_no_client_auth();
-        Ok(Self { address: address.parse()?, config, is_plain, shape: (1, 1) })
-    }
-
-    fn with_sessions(self, visits: u32, requests: u32) -> Self {
-        Self { shape: (visits, requests), ..self }
+        Ok(Self { address: address.parse()?, config, is_plain, shape: Shape::Even { visits: 1, requests: 1 } })
     }
 
     /// A client that knows nobody yet.
@@ -201,8 +201,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 struct Link(BufReader<Box<dyn Stream>>);
 
 impl Link {
-    async fn get(&mut self) -> Result<(), Failed> {
-        let asked = self.0.write_all(format!("GET / HTTP/1.1\r\nhost: {HOST}\r\n\r\n").as_bytes()).await;
+    async fn get(&mut self, path: &str) -> Result<(), Failed> {
+        let asked = self.0.write_all(format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\n\r\n").as_bytes()).await;
         asked.map_err(|_| Failed::Closed)?;
         let (mut line, mut length) = (String::new(), 0);
         loop {
@@ -259,7 +259,7 @@ async fn cost(target: Target, socket: &Path) -> Result<serde_json::Value, Failur
         for _ in 0..2 {
             let mut link = target.connect(&client).await?;
             // Tickets of 1.3 come with what is read first; there is no instance, so it is an error that is read.
-            let _ = link.get().await;
+            let _ = link.get("/").await;
         }
     }
     let seen = counters(socket).await?;
@@ -279,13 +279,15 @@ struct Tally {
     closed: AtomicU64,
     /// Milliseconds from a client's wish to its answer, connection included.
     response_ms: Mutex<Vec<f64>>,
+    /// Milliseconds from a client's wish for a connection to the end of its handshake.
+    handshake_ms: Mutex<Vec<f64>>,
     /// Seconds of sessions that came to their end.
     lifetime_s: Mutex<Vec<f64>>,
 }
 
 async fn load(target: Target, socket: Option<&Path>, rate: f64, span: Duration) -> Result<serde_json::Value, Failure> {
-    // A quarter of the time before, in which sessions come and queues grow.
-    let warm_up = span / 4;
+    // Before that, sessions come and queues grow, until the first clients have lost their patience.
+    let warm_up = (span / 4).max(PATIENCE);
     let counters = async || match socket {
         Some(socket) => counters(socket).await,
         None => Ok(TlsCounters::default()),
@@ -312,7 +314,7 @@ fn report(tally: &Tally, before: TlsCounters, after: TlsCounters, span: Duration
     let per_s = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64 / span.as_secs_f64();
     let mut response = tally.response_ms.lock().unwrap().clone();
     response.sort_by(f64::total_cmp);
-    let lifetimes = tally.lifetime_s.lock().unwrap();
+    let (handshakes, lifetimes) = (tally.handshake_ms.lock().unwrap(), tally.lifetime_s.lock().unwrap());
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let (full, resumed) = (after.full - before.full, after.resumed - before.resumed);
     serde_json::json!({
@@ -324,6 +326,7 @@ fn report(tally: &Tally, before: TlsCounters, after: TlsCounters, span: Duration
         "closed_per_s": per_s(&tally.closed),
         "response_mean_ms": mean(&response),
         "response_p95_ms": response.get(response.len() * 95 / 100).copied().unwrap_or(0.0),
+        "handshake_mean_ms": mean(&handshakes),
         "lifetime_s": mean(&lifetimes),
         "full_share": full as f64 / (full + resumed).max(1) as f64,
     })
@@ -366,38 +369,40 @@ impl User {
     }
 
     async fn session(&mut self) -> Result<(), Lost> {
-        let client = self.target.client();
-        let (visits, requests) = self.target.shape;
-        for visit in 0..visits {
-            if visit > 0 {
+        let (target, client) = (Arc::clone(&self.target), self.target.client());
+        let (mut way, mut link) = (Way::default(), None);
+        while let Some(step) = target.shape.next(&mut way, &mut self.random) {
+            if way.asked > 1 {
                 self.think().await;
             }
-            let mut link = None;
-            for request in 0..requests {
-                if request > 0 {
-                    self.think().await;
-                }
-                let wished = Instant::now();
-                let asking = self.ask(&client, &mut link);
-                match tokio::time::timeout(PATIENCE, asking).await {
-                    Ok(Ok(())) => self.note_reply(wished.elapsed()),
-                    Ok(Err(_)) => return Err(Lost::TurnedAway),
-                    Err(_) => return Err(Lost::Left),
-                }
+            if step.opens {
+                link = None;
+            }
+            let wished = Instant::now();
+            let asking = self.ask(&client, &mut link, &step.path);
+            match tokio::time::timeout(PATIENCE, asking).await {
+                Ok(Ok(())) => self.note_reply(wished.elapsed()),
+                Ok(Err(_)) => return Err(Lost::TurnedAway),
+                Err(_) => return Err(Lost::Left),
             }
         }
         Ok(())
     }
 
     /// Asks over the connection that there is, or else over a new one.
-    async fn ask(&self, client: &TlsConnector, kept: &mut Option<Link>) -> Result<(), Failed> {
+    async fn ask(&self, client: &TlsConnector, kept: &mut Option<Link>, path: &str) -> Result<(), Failed> {
         if let Some(link) = kept {
-            match link.get().await {
+            match link.get(path).await {
                 Err(Failed::Closed) => self.count(&self.tally.closed),
                 other => return other,
             }
         }
-        kept.insert(self.target.connect(client).await?).get().await
+        let wished = Instant::now();
+        let link = kept.insert(self.target.connect(client).await?);
+        if Instant::now() >= self.counts_from {
+            self.tally.handshake_ms.lock().unwrap().push(wished.elapsed().as_secs_f64() * 1e3);
+        }
+        link.get(path).await
     }
 
     async fn think(&mut self) {
@@ -423,12 +428,12 @@ fn exponential(random: &mut Seeded) -> f64 {
     -(1.0 - random.between(0.0, 1.0)).ln()
 }
 
-fn answer() -> Vec<u8> {
-    [format!("HTTP/1.1 200 OK\r\ncontent-length: {ANSWER}\r\n\r\n").into_bytes(), vec![b'x'; ANSWER]].concat()
+fn answer(bytes: usize) -> Vec<u8> {
+    [format!("HTTP/1.1 200 OK\r\ncontent-length: {bytes}\r\n\r\n").into_bytes(), vec![b'x'; bytes]].concat()
 }
 
 async fn answer_all(address: &str) -> Result<(), Failure> {
-    let (listener, answer) = (TcpListener::bind(address).await?, Arc::new(answer()));
+    let (listener, answer) = (TcpListener::bind(address).await?, Arc::new(answer(ANSWER)));
     loop {
         let (stream, _) = listener.accept().await?;
         let answer = Arc::clone(&answer);
@@ -447,15 +452,15 @@ async fn answer_all(address: &str) -> Result<(), Failure> {
 
 /// As a Tomcat of the thesis' time: each thread serves a connection to its end, and closes it sooner when no other thread is free.
 fn serve_by_threads(listener: std::net::TcpListener, threads: usize, cpu: Duration) -> Result<(), Failure> {
-    let (listener, free, answer) = (Arc::new(listener), Arc::new(AtomicU64::new(threads as u64)), Arc::new(answer()));
+    let (listener, free) = (Arc::new(listener), Arc::new(AtomicU64::new(threads as u64)));
     let serving: Vec<_> = (0..threads)
         .map(|_| {
-            let (listener, free, answer) = (Arc::clone(&listener), Arc::clone(&free), Arc::clone(&answer));
+            let (listener, free) = (Arc::clone(&listener), Arc::clone(&free));
             std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
                 while let Ok((stream, _)) = listener.accept() {
                     free.fetch_sub(1, Ordering::Relaxed);
                     // Clients may break off at any time.
-                    let _ = serve_connection(stream, &free, cpu, &answer);
+                    let _ = serve_connection(stream, &free, cpu);
                     free.fetch_add(1, Ordering::Relaxed);
                 }
             })
@@ -465,13 +470,16 @@ fn serve_by_threads(listener: std::net::TcpListener, threads: usize, cpu: Durati
     Ok(())
 }
 
-fn serve_connection(stream: std::net::TcpStream, free: &AtomicU64, cpu: Duration, answer: &[u8]) -> std::io::Result<()> {
+/// A path that asks for nothing in particular takes `cpu`.
+fn serve_connection(stream: std::net::TcpStream, free: &AtomicU64, cpu: Duration) -> std::io::Result<()> {
     use std::io::{BufRead as _, Write as _};
 
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     let mut stream = std::io::BufReader::new(stream);
     let (mut line, mut waited_s) = (String::new(), 0);
+    let usual = Wanted { bytes: ANSWER, cpu };
+    let mut wanted = usual;
     loop {
         match stream.read_line(&mut line) {
             Ok(0) => return Ok(()),
@@ -485,12 +493,14 @@ fn serve_connection(stream: std::net::TcpStream, free: &AtomicU64, cpu: Duration
             }
             Err(error) => return Err(error),
         }
-        if line == "\r\n" {
+        if let Some(target) = line.strip_prefix("GET ") {
+            wanted = target.split(' ').next().and_then(Wanted::of_path).unwrap_or(usual);
+        } else if line == "\r\n" {
             let begun = Instant::now();
-            while begun.elapsed() < cpu {
+            while begun.elapsed() < wanted.cpu {
                 std::hint::spin_loop();
             }
-            stream.get_mut().write_all(answer)?;
+            stream.get_mut().write_all(&answer(wanted.bytes))?;
         }
         line.clear();
     }
