@@ -1,20 +1,28 @@
 //! The client connections that are open: to count them, to make room among them and to close them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::limits::Limits;
 use crate::listen::client::{Client, Order, Phase};
 use crate::listen::guard::Hold;
 
+/// Among so many connections or more, a sixteenth that is new makes a crowd. To look at fewer now and then is enough.
+const MANY: usize = 1000;
+
 /// The client connections that are open, tunnels included.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     next: AtomicU64,
+    /// New ones since they were last looked at.
+    new: AtomicUsize,
+    crowd: Notify,
 }
 
 /// An open connection's entry; closed when this is dropped.
@@ -30,8 +38,21 @@ impl Registry {
     /// Registers a connection until its entry is dropped.
     pub fn enter(self: &Arc<Self>, client: &Arc<Client>, hold: Option<Hold>) -> Entry {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
-        self.lock().insert(key, Arc::clone(client));
+        let count = {
+            let mut clients = self.lock();
+            clients.insert(key, Arc::clone(client));
+            clients.len()
+        };
+        let new = self.new.fetch_add(1, Ordering::Relaxed) + 1;
+        if count >= MANY && new >= count / 16 {
+            self.crowd.notify_one();
+        }
         Entry { registry: Arc::clone(self), key, _hold: hold }
+    }
+
+    /// Completes when so many are new that those of them which are idle again should not wait for the next regular [`Registry::sweep`].
+    pub async fn crowded(&self) {
+        self.crowd.notified().await;
     }
 
     pub fn count(&self) -> usize {
@@ -77,6 +98,7 @@ impl Registry {
     /// Closes connections that have been idle, or at the head of a request, for too long, and lets others rest: says how many. Of half heads,
     /// and of idle connections that do not rest, there are so many at most: the oldest make room.
     pub fn sweep(&self, clock: Clock, limits: &Limits) -> usize {
+        self.new.store(0, Ordering::Relaxed);
         let (now, clients) = (clock.now(), self.lock());
         let is_roomy = clients.len() * 2 < limits.connections;
         let (mut heads, mut awake): (Vec<Aged<'_>>, Vec<Aged<'_>>) = (Vec::new(), Vec::new());
@@ -124,6 +146,8 @@ fn oldest<'a, 'c>(all: &'a mut [Aged<'c>], most: usize) -> &'a [Aged<'c>] {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::upstream::speech::Ends;
 
@@ -151,5 +175,25 @@ mod tests {
         assert_eq!(registry.sweep(clock, &limits), 0, "one that is busy is not idle");
         drop(busy);
         assert_eq!(registry.sweep(clock, &limits), 1);
+    }
+
+    #[test]
+    fn many_new_connections_among_many_are_looked_at_before_it_is_time() {
+        let (clock, registry) = (Clock::new(), Arc::new(Registry::default()));
+        let address = "127.0.0.1:1".parse().unwrap();
+        let enter = |count: usize| -> Vec<Entry> {
+            let client = Arc::new(Client::new(Ends { client: address, server: address }, clock));
+            (0..count).map(|_| registry.enter(&client, None)).collect()
+        };
+        let is_crowded = || registry.crowded().now_or_never().is_some();
+        let mut open = enter(MANY - 1);
+        assert!(!is_crowded(), "of few, all are looked at in time");
+        open.extend(enter(1));
+        assert!(is_crowded());
+        registry.sweep(clock, &Limits::default());
+        open.extend(enter(MANY / 16));
+        assert!(!is_crowded(), "these are few among the others");
+        open.extend(enter(MANY / 16));
+        assert!(is_crowded());
     }
 }

@@ -355,7 +355,13 @@ pub(crate) async fn sweep(gateway: Arc<Gateway>, registry: Arc<Registry>, clock:
     // How many rest now whose memory was not handed back, and when memory was last.
     let (mut resting, mut gave_back) = (0, clock.now());
     loop {
-        interval.tick().await;
+        tokio::select! {
+            _ = interval.tick() => {}
+            () = registry.crowded() => {
+                resting += registry.sweep(clock, &gateway.limits);
+                continue;
+            }
+        }
         if resting >= MANY && clock.now().since(gave_back) >= GIVES_BACK_EACH {
             tokio::task::spawn_blocking(weal_host::allocator::give_back);
             (resting, gave_back) = (0, clock.now());
