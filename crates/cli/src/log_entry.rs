@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use weal_model::{InstanceId, naming};
 use weal_protocol::controller::LogLine;
 
+use crate::level::Level;
 use crate::output::{self, Stream, Tone, paint};
 
 /// How programs name the severity of a line, its message and its time, in the order in which they are looked for.
@@ -72,7 +73,7 @@ impl<'l> Entry<'l> {
         let Some(said) = &self.said else { return vec![(shown(&self.line.line).into_owned(), None)] };
         let mut pieces = Vec::new();
         if let Some(level) = &said.level {
-            pieces.push((shown(&level.to_uppercase()).into_owned(), Some(tone(level))));
+            pieces.push((shown(&level.to_uppercase()).into_owned(), Some(Level::of(Some(level.as_str())).tone)));
             pieces.push((" ".to_owned(), None));
         }
         pieces.push((shown(&said.message).into_owned(), None));
@@ -114,15 +115,6 @@ fn level_word(value: &Value) -> Option<String> {
             Some(word.unwrap_or_else(|| number.to_string()))
         }
         _ => None,
-    }
-}
-
-fn tone(level: &str) -> Tone {
-    match level {
-        "error" | "err" | "fatal" | "critical" | "crit" | "alert" | "emergency" | "panic" => Tone::Bad,
-        "warn" | "warning" => Tone::Warn,
-        "debug" | "trace" => Tone::Dim,
-        _ => Tone::Strong,
     }
 }
 

@@ -10,7 +10,7 @@
 //! | [`client`], [`state`], [`found`] | how commands find and call a pool |
 //! | [`completion`] | what a shell may write next: commands, options, names of what runs |
 //! | [`users`], [`trust`], [`allowed`], [`confidential`] | whom roles and applications run as, what root relies on, what is secret |
-//! | [`output`], [`lines`], [`log_entry`], [`failure`] | how they answer and fail |
+//! | [`output`], [`lines`], [`log_entry`], [`level`], [`failure`] | how they answer and fail |
 
 mod allowed;
 mod args;
@@ -23,6 +23,7 @@ mod config_file;
 mod digest;
 mod failure;
 mod found;
+mod level;
 mod lines;
 mod log_entry;
 mod machine_check;

@@ -7,6 +7,7 @@ use tokio::net::UnixDatagram;
 use weal_protocol::controller::LogLine;
 
 use super::error::{ShipError, Unsent};
+use crate::level::Level;
 use crate::log_entry::{Entry, writer_of};
 
 /// Bytes of a line in one entry, as journald itself cuts lines (`LineMax=`). A datagram takes some 200 KiB.
@@ -68,25 +69,11 @@ fn entry(pool: &str, line: &LogLine, message: &str) -> Vec<u8> {
     let time = line.time.map_or_else(String::new, |time| format!("WEAL_TIME_USEC={}\n", time.0 / 1000));
     let fields = format!(
         "PRIORITY={}\nSYSLOG_IDENTIFIER={app}\nWEAL_POOL={pool}\nWEAL_APP={app}\nWEAL_INSTANCE={}\n{time}MESSAGE\n",
-        priority(Entry::of(line).level()),
+        Level::of(Entry::of(line).level()).priority,
         line.instance
     );
     let length = (message.len() as u64).to_le_bytes();
     [fields.as_bytes(), &length, message.as_bytes(), b"\n"].concat()
-}
-
-/// The level of syslog(3) that a program means by a word.
-fn priority(level: Option<&str>) -> u8 {
-    match level {
-        Some("emergency" | "emerg" | "panic") => 0,
-        Some("alert") => 1,
-        Some("fatal" | "critical" | "crit") => 2,
-        Some("error" | "err") => 3,
-        Some("warn" | "warning") => 4,
-        Some("notice") => 5,
-        Some("debug" | "trace") => 7,
-        _ => 6,
-    }
 }
 
 /// `text` in parts of at most [`LONGEST`] bytes, each whole characters.
@@ -118,7 +105,6 @@ mod tests {
         let fields = "PRIORITY=4\nSYSLOG_IDENTIFIER=shop\nWEAL_POOL=demo\nWEAL_APP=shop\nWEAL_INSTANCE=shop-1\nWEAL_TIME_USEC=7000\nMESSAGE\n";
         let expected = [fields.as_bytes(), &29_u64.to_le_bytes(), warned.line.as_bytes(), b"\n"].concat();
         assert_eq!(entry, expected);
-        assert_eq!([Some("fatal"), Some("error"), Some("debug"), Some("info"), None].map(priority), [2, 3, 7, 6, 6]);
     }
 
     #[tokio::test]

@@ -8,6 +8,7 @@ use weal_model::InstanceId;
 use weal_protocol::controller::LogLine;
 
 use super::error::ShipError;
+use crate::level::Level;
 use crate::log_entry::{Entry, writer_of};
 use crate::output;
 use crate::supervisor::outgoing::Poster;
@@ -96,7 +97,7 @@ fn record(line: &LogLine, now: u64) -> Value {
     }
     if let Some(level) = entry.level() {
         record["severityText"] = level.to_uppercase().into();
-        record["severityNumber"] = severity(level).into();
+        record["severityNumber"] = Level::of(Some(level)).number.into();
     }
     record
 }
@@ -109,19 +110,6 @@ fn value(field: &Value) -> Value {
         Value::Number(number) if number.is_i64() => json!({ "intValue": number.to_string() }),
         Value::Number(number) => json!({ "doubleValue": number }),
         other => json!({ "stringValue": other.to_string() }),
-    }
-}
-
-/// The severity number that a word stands for; 0 is unspecified.
-fn severity(level: &str) -> u8 {
-    match level {
-        "trace" => 1,
-        "debug" => 5,
-        "info" | "notice" => 9,
-        "warn" | "warning" => 13,
-        "error" | "err" => 17,
-        "fatal" | "critical" | "crit" | "alert" | "emergency" | "emerg" | "panic" => 21,
-        _ => 0,
     }
 }
 
