@@ -17,6 +17,7 @@ use weal_protocol::controller::{
     AppOrdered, AppVerb, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast, JobSubmission, JobTaken, LogLine,
     NoteOrder, NoteTaken, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, WakeTaken,
 };
+use weal_protocol::metrics::Metrics;
 use weal_rpc::http::{HttpClient, HttpError, read_body};
 
 use crate::failure::{Exit, Failure};
@@ -175,6 +176,11 @@ impl Client {
     pub async fn newest_event(&self) -> u64 {
         let newest = self.events(None, 1).await.unwrap_or_default();
         newest.iter().map(|event| event.id).max().unwrap_or(0)
+    }
+
+    /// Everything that is measured, now.
+    pub async fn metrics(&self) -> Result<Metrics, Error> {
+        self.get("/v1/metrics").await
     }
 
     /// The config in force.

@@ -7,8 +7,8 @@ mod process;
 use std::collections::BTreeSet;
 
 use weal_model::{
-    AppSpec, DispatchRules, HealthProbe, InstanceRange, PoolSpec, ProcessSignal, ProxyVersion, RestartPolicy, RouteSpec,
-    SandboxMode, SandboxSpec, ServiceClass,
+    AppSpec, CollectorUrl, DispatchRules, HealthProbe, InstanceRange, LogsTo, PoolSpec, ProcessSignal, ProxyVersion, RestartPolicy,
+    RouteSpec, SandboxMode, SandboxSpec, ServiceClass, hidden_address,
 };
 
 use crate::effective::manners::{client_keys, extra_keys};
@@ -42,7 +42,6 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
         ("name", before.name.clone(), after.name.clone()),
         ("api-insecure", before.api_insecure.to_string(), after.api_insecure.to_string()),
         ("watch", before.watch.to_string(), after.watch.to_string()),
-        ("logs-to", show_logs_to(before), show_logs_to(after)),
         ("control", on_off(before.control).to_owned(), on_off(after.control).to_owned()),
         ("placement", before.placement.word().to_owned(), after.placement.word().to_owned()),
         ("autoscaler-speed", before.autoscaler_speed.to_string(), after.autoscaler_speed.to_string()),
@@ -56,8 +55,14 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     for (key, was, is) in live.into_iter().chain(clients).filter(|(_, was, is)| was != is) {
         add(Effect::Live, key, format!("{key} = {was} becomes {is}"));
     }
-    if before.logs_to != after.logs_to && show_logs_to(before) == show_logs_to(after) {
-        add(Effect::Live, "logs-to", format!("the address of logs-to at {} changes", show_logs_to(after)));
+    for ((key, was), (_, is)) in outlets(before).into_iter().zip(outlets(after)).filter(|(was, is)| was != is) {
+        let (shown_was, shown_is) = (show_outlet(was), show_outlet(is));
+        let text = if shown_was == shown_is {
+            format!("the address of {key} at {shown_is} changes")
+        } else {
+            format!("{key} = {shown_was} becomes {shown_is}")
+        };
+        add(Effect::Live, key, text);
     }
     if before.tls != after.tls {
         let moves = before.tls.as_ref().map(|tls| tls.listen) != after.tls.as_ref().map(|tls| tls.listen);
@@ -83,9 +88,18 @@ fn diff_pool(before: &PoolSpec, after: &PoolSpec, changes: &mut Vec<ConfigChange
     }
 }
 
+/// Where logs, metrics and spans are sent.
+fn outlets(spec: &PoolSpec) -> [(&'static str, Option<&str>); 3] {
+    [
+        ("logs-to", spec.logs_to.as_ref().map(LogsTo::as_str)),
+        ("metrics-to", spec.metrics_to.as_ref().map(CollectorUrl::as_str)),
+        ("traces-to", spec.traces_to.as_ref().map(CollectorUrl::as_str)),
+    ]
+}
+
 /// An address may hold a secret: of one that changes behind its host, only that is told.
-fn show_logs_to(spec: &PoolSpec) -> String {
-    spec.logs_to.as_ref().map_or_else(|| "nobody else".to_owned(), |to| to.hidden().as_str().to_owned())
+fn show_outlet(to: Option<&str>) -> String {
+    to.map_or_else(|| "nobody".to_owned(), hidden_address)
 }
 
 /// Addresses may hold secrets, so that none is shown.

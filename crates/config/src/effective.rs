@@ -67,6 +67,12 @@ fn pool(spec: &PoolSpec) -> Section {
         Some(to) => pool.add("logs-to", to.as_str()),
         None => pool.add_absent("logs-to", "nobody else"),
     }
+    for (key, to) in [("metrics-to", &spec.metrics_to), ("traces-to", &spec.traces_to)] {
+        match to {
+            Some(to) => pool.add(key, to.as_str()),
+            None => pool.add_absent(key, "nobody"),
+        }
+    }
     pool.add_marked("control", if spec.control { "on" } else { "off" }, spec.control);
     pool.add_marked("placement", spec.placement.word(), spec.placement == Algorithm::default());
     let speed = spec.autoscaler_speed;

@@ -3,11 +3,11 @@
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 use weal_model::hidden_address;
 
-/// `text` with the address of each `[[notify]]`, and of `logs-to`, down to its host; `None` for what is no TOML.
+/// `text` with the address of each `[[notify]]`, and of `logs-to`, `metrics-to` and `traces-to`, down to its host; `None` for what is no TOML.
 pub fn hidden_text(text: &str) -> Option<String> {
     let mut document: DocumentMut = text.parse().ok()?;
     if let Some(pool) = document.get_mut("pool").and_then(Item::as_table_like_mut) {
-        hide(pool, "logs-to");
+        ["logs-to", "metrics-to", "traces-to"].into_iter().for_each(|key| hide(pool, key));
     }
     match document.get_mut("notify") {
         Some(Item::ArrayOfTables(tables)) => tables.iter_mut().for_each(|table| hide(table, "url")),
@@ -40,8 +40,10 @@ mod tests {
         assert_eq!(shown, text.replace("/T0/s3cret", "/…"));
         let inline = "notify = [ { url = 'http://hook.example/s3cret', after = \"0s\" } ]\n";
         assert_eq!(hidden_text(inline).unwrap(), "notify = [ { url = \"http://hook.example/…\", after = \"0s\" } ]\n");
-        let logs = "[pool]\nlogs-to = \"https://otlp.example/T0/s3cret\" # all\n";
-        assert_eq!(hidden_text(logs).unwrap(), logs.replace("/T0/s3cret", "/…"));
+        for key in ["logs-to", "metrics-to", "traces-to"] {
+            let to = format!("[pool]\n{key} = \"https://otlp.example/T0/s3cret\" # all\n");
+            assert_eq!(hidden_text(&to).unwrap(), to.replace("/T0/s3cret", "/…"));
+        }
         let journald = "pool = { logs-to = \"journald\" }\n";
         assert_eq!(hidden_text(journald).unwrap(), journald);
         assert_eq!(hidden_text("[pool"), None);

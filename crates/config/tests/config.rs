@@ -138,15 +138,18 @@ fn the_outline_of_a_change_names_keys_and_quotes_no_command_no_address_and_no_he
              routes = [{{ host = \"shop.localhost\", header = {{ name = \"x-key\", value = \"{secret}\" }} }}]\n\
              [job.nightly]\nschedule = \"0 3 * * *\"\nrun = [\"./backup\", \"{secret}\"]\nwork = \"20s\"\nmemory = \"64MiB\"\n\
              checkpoint = [\"./save\", \"{secret}\"]\n[[notify]]\nurl = \"https://example.org/{secret}\"\n\
-             [pool]\nlogs-to = \"https://otlp.example/{secret}\"\n"
+             [pool]\nlogs-to = \"https://otlp.example/{secret}\"\nmetrics-to = \"https://otlp.example/m?key={secret}\"\n\
+             traces-to = \"https://otlp.example/t/{secret}\"\n"
         ))
     };
     let changes = diff(&config("oldsecret"), &config("newsecret"));
     assert!(changes.iter().any(|change| change.text.contains("newsecret")), "whoever orders it is told: {changes:?}");
     let outline: Vec<String> = changes.iter().map(weal_config::ConfigChange::outline).collect();
     assert!(!outline.iter().any(|text| text.contains("secret")), "{outline:?}");
-    let of_logs = changes.iter().find(|change| change.keys == ["logs-to"]).unwrap();
-    assert_eq!(of_logs.text, "the address of logs-to at https://otlp.example/… changes");
+    for key in ["logs-to", "metrics-to", "traces-to"] {
+        let change = changes.iter().find(|change| change.keys == [key]).unwrap();
+        assert_eq!(change.text, format!("the address of {key} at https://otlp.example/… changes"));
+    }
     for key in ["run", "variable TOKEN", "on-resume", "health", "routes", "checkpoint", "notify"] {
         assert!(outline.iter().any(|text| text.contains(key)), "{key}: {outline:?}");
     }

@@ -10,7 +10,7 @@
 //! | `api` | HTTP: one table of routes, who may call them, the stream, the dashboard |
 //! | `board` | what the loop shows and the API reads |
 //! | `why` | the last decisions in plain sentences |
-//! | `metrics` | the same in numbers, for Prometheus |
+//! | `metrics` | the same in numbers: as text for Prometheus, as data for who pushes them |
 
 mod api;
 mod board;
@@ -180,6 +180,7 @@ pub async fn run_with<E: Engine>(options: Options, engine: E, stop: impl Future<
         read_logs,
         read_output,
         gateway,
+        started: clock::now(),
         tokens: Arc::clone(&tokens),
         audit,
         document,

@@ -47,6 +47,8 @@ fn pool() -> PoolSpec {
         jobs: BTreeMap::new(),
         notify: Vec::new(),
         logs_to: None,
+        metrics_to: None,
+        traces_to: None,
     }
 }
 

@@ -44,9 +44,12 @@ use crate::listen::workers::Workers;
 use crate::routing::table::Tables;
 pub use crate::sharing::{seats_memory, seats_of_another};
 use crate::telemetry::access_log::AccessLogWriter;
+use crate::telemetry::ended::Ended;
 use crate::telemetry::refused::Refused;
+use crate::telemetry::spans::Spans;
 use crate::tls::Tls;
 use weal_protocol::gateway::{CONFIGURE, FlowCounters, GatewayConfig, GatewayCounters, OBSERVE, REFUSED, RefusedQuery};
+use weal_protocol::spans::{SPANS, SpansQuery};
 use weal_protocol::tls::{CERTIFY, TlsConfig};
 
 /// What a gateway needs to run.
@@ -106,7 +109,10 @@ pub async fn run_until(options: Options, limits: Limits, stop: impl Future<Outpu
         limits: Arc::clone(&limits),
         ids: RequestIds::new(clock.begun().0 ^ u64::from(std::process::id()).rotate_left(40)),
         guard: Guard::default(),
-        access_log: Arc::new(AccessLogWriter::start(&state_dir).map_err(failed_to("start the access log's thread"))?),
+        ended: Arc::new(Ended {
+            access_log: AccessLogWriter::start(&state_dir).map_err(failed_to("start the access log's thread"))?,
+            spans: Spans::default(),
+        }),
         refused: Refused::new(clock),
         tls: Tls::new(limits.handshakes),
         compressions: Arc::new(Semaphore::new(limits.compressions)),
@@ -214,6 +220,7 @@ fn rpc_router(
 ) -> weal_rpc::Router {
     let (configured, refused, certified) = (Arc::clone(gateway), Arc::clone(gateway), Arc::clone(gateway));
     let (observed, registry) = (Arc::clone(gateway), Arc::clone(registry));
+    let (traced, own_name) = (Arc::clone(gateway), name.clone());
     weal_rpc::Router::new(callers)
         .on(CONFIGURE, move |config: GatewayConfig| {
             let gateway = Arc::clone(&configured);
@@ -235,6 +242,11 @@ fn rpc_router(
         .on(CERTIFY, move |config: TlsConfig| {
             let taken = certified.tls.configure(&config).map_err(|error| RpcRefusal::bad_request(error.to_string()));
             async move { taken }
+        })
+        // Nor with what clients have asked for.
+        .on(SPANS, move |query: SpansQuery| {
+            let taken = traced.ended.spans.take(&own_name, query);
+            async move { Ok(taken) }
         })
 }
 
@@ -263,6 +275,7 @@ fn observe(gateway: &Gateway, registry: &Registry, clock: Clock, name: &GatewayN
         malformed: gateway.malformed.load(Ordering::Relaxed),
         abusive: gateway.abusive.load(Ordering::Relaxed),
         errors: gateway.refused.counters(),
+        spans: gateway.ended.spans.counters(),
         inner: inner.collect(),
         inner_addresses: gateway.inner.lock().unwrap_or_else(PoisonError::into_inner).clone(),
     }

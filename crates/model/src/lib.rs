@@ -68,7 +68,7 @@ pub use job_record::{
     ArrayPart, Cancellation, Hold, JobChangeCost, JobCommand, JobEnd, JobFiles, JobOutcome, JobPhase, JobRecord, JobStatus,
     Raised, RunEnd, ScheduledFor,
 };
-pub use logs_to::LogsTo;
+pub use logs_to::{CollectorUrl, LogsTo};
 pub use manners::{AccessLog, ClientPolicy, HeaderEdits, RedirectRule, RouteExtras};
 pub use network::{Network, NetworkError};
 pub use notify::{NotifyBy, NotifySpec, Occasion, hidden_address};

@@ -1,4 +1,4 @@
-//! Where what applications write is sent besides the pool's own logs: `logs-to`.
+//! Where what applications write, and what weal counts and sees, is sent besides: `logs-to`, `metrics-to`, `traces-to`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,24 @@ pub enum LogsTo {
     Journald,
     /// A collector at this `http://` or `https://` address, by OTLP over HTTP with JSON.
     Otlp(String),
+}
+
+/// The `http://` or `https://` address of a collector that takes OTLP over HTTP with JSON. It may hold a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct CollectorUrl(pub String);
+
+impl CollectorUrl {
+    /// As a config writes it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same for others to see: only its host.
+    #[must_use]
+    pub fn hidden(&self) -> Self {
+        Self(hidden_address(&self.0))
+    }
 }
 
 impl LogsTo {

@@ -75,6 +75,10 @@ pub struct ClientPolicy {
     pub access_log: AccessLog,
     /// True: each request carries a `traceparent` (W3C Trace Context), a new one where it had no valid one.
     pub traceparent: bool,
+    /// True: gateways keep a span of each request of a sampled trace, for whoever takes it to a collector.
+    pub spans: bool,
+    /// The share of traces to sample of those that begin at a gateway. Whoever began another one has decided. Invariant: from 0 to 1.
+    pub trace_ratio: f64,
     /// Networks whose addresses none of the three following limits holds for. By default that is this machine, where proxies and makers of load run.
     pub unlimited_clients: Vec<Network>,
     /// Connections that one address may have open; 0 does not limit them. Trusted proxies are not limited.
@@ -96,6 +100,8 @@ impl Default for ClientPolicy {
             compression: false,
             access_log: AccessLog::default(),
             traceparent: false,
+            spans: false,
+            trace_ratio: 1.0,
             unlimited_clients: Network::loopback().to_vec(),
             client_connections: Self::CONNECTIONS,
             client_rate: Self::RATE,
@@ -106,6 +112,11 @@ impl Default for ClientPolicy {
 }
 
 impl ClientPolicy {
+    /// Whether requests carry a `traceparent`: a span has no children without.
+    pub fn is_traced(&self) -> bool {
+        self.traceparent || self.spans
+    }
+
     /// A browser has six connections to a host, and an office of fifty people behind one address three hundred. A twentieth of what a
     /// gateway has in all, so that one address cannot take all.
     pub const CONNECTIONS: u32 = 1000;

@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ApiTls, AppName, Bytes, ClassName, ClientPolicy, Cpu, Enactment, HttpRules, InstanceProtocol, LogsTo, NodeName, NotifySpec,
-    ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec, Transport,
+    ApiTls, AppName, Bytes, ClassName, ClientPolicy, CollectorUrl, Cpu, Enactment, HttpRules, InstanceProtocol, LogsTo, NodeName,
+    NotifySpec, ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec, Transport,
 };
 
 /// A whole pool.
@@ -68,6 +68,12 @@ pub struct PoolSpec {
     /// Who keeps logs besides weal.
     #[serde(default)]
     pub logs_to: Option<LogsTo>,
+    /// To whom metrics are pushed.
+    #[serde(default)]
+    pub metrics_to: Option<CollectorUrl>,
+    /// To whom spans of requests are pushed.
+    #[serde(default)]
+    pub traces_to: Option<CollectorUrl>,
 }
 
 impl PoolSpec {
@@ -94,6 +100,8 @@ impl PoolSpec {
             jobs: ScheduledJobs::new(),
             notify: Vec::new(),
             logs_to: None,
+            metrics_to: None,
+            traces_to: None,
         }
     }
 
@@ -102,6 +110,8 @@ impl PoolSpec {
     pub fn hidden(mut self) -> Self {
         self.notify.iter_mut().for_each(|receiver| receiver.by = receiver.by.hidden());
         self.logs_to = self.logs_to.as_ref().map(LogsTo::hidden);
+        self.metrics_to = self.metrics_to.as_ref().map(CollectorUrl::hidden);
+        self.traces_to = self.traces_to.as_ref().map(CollectorUrl::hidden);
         self
     }
 

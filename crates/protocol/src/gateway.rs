@@ -22,6 +22,7 @@ use weal_model::{
 };
 
 use crate::Method;
+use crate::spans::SpanCounters;
 
 /// How sentences name the role.
 pub const PEER: &str = "the gateway";
@@ -250,6 +251,9 @@ pub struct GatewayCounters {
     /// Requests that the gateway answered itself with an error.
     #[serde(default)]
     pub errors: Vec<ErrorCounter>,
+    /// Requests of sampled traces.
+    #[serde(default)]
+    pub spans: SpanCounters,
     /// Calls between applications, by the called one and the class that they bring along. They are part of the work of requests that are
     /// counted in `flows`, so nothing may add the two.
     #[serde(default)]
@@ -276,6 +280,7 @@ impl GatewayCounters {
             malformed: 0,
             abusive: 0,
             errors: Vec::new(),
+            spans: SpanCounters::default(),
             inner: Vec::new(),
             inner_addresses: BTreeMap::new(),
         }

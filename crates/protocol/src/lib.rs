@@ -4,7 +4,9 @@
 //! | --- | --- |
 //! | [`node`] | the engine of one machine and its node agent |
 //! | [`gateway`] | the controller and a gateway |
+//! | [`spans`] | the supervisor and a gateway: what is traced |
 //! | [`controller`] | the controller's API and its callers |
+//! | [`metrics`] | the same: all metrics, as data |
 //! | [`engine`] | the controller's control loop and an engine, whichever it is |
 //! | [`capabilities`] | what a machine or a cluster can do |
 //! | [`refusal`] | why something that was asked for is not done |
@@ -18,8 +20,10 @@ pub mod controller;
 pub mod engine;
 pub mod gateway;
 mod method;
+pub mod metrics;
 pub mod node;
 pub mod refusal;
+pub mod spans;
 pub mod tls;
 
 pub use capabilities::{Capabilities, NodeOrigin};

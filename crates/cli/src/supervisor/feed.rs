@@ -162,7 +162,7 @@ impl Feed {
 
     /// What the supervisor does of a config that the controller says is in force, and what it does not, in words. It reads the text itself: what
     /// the controller makes of it may be something else. Whom applications may run as is not the controller's to say, so whoever deploys as root
-    /// allows that. Nor is which files of certificates are read, which authorities asked, who is told of what, and who gets logs: as whoever runs weal, the
+    /// allows that. Nor is which files of certificates are read, which authorities asked, who is told of what, and who gets logs, metrics and spans: as whoever runs weal, the
     /// supervisor does that only as that one has said.
     fn understand(&self, view: &ConfigView) -> (PoolSpec, Vec<String>) {
         let Ok(parsed) = weal_config::parse(&view.text, &view.path, &machine()) else {
@@ -170,13 +170,18 @@ impl Feed {
         };
         let (mut spec, mut exceptions) = (parsed.spec, Vec::new());
         let text = OwnText { text: &view.text, path: Path::new(&view.path) };
-        let own = |spec: &PoolSpec| (spec.tls.clone(), spec.notify.clone(), spec.logs_to.clone());
+        let own = |spec: &PoolSpec| {
+            let outlets = (spec.logs_to.clone(), spec.metrics_to.clone(), spec.traces_to.clone());
+            (spec.tls.clone(), spec.notify.clone(), outlets)
+        };
         if own(&spec) != own(&self.spec) && !allowed::is_own(&self.state, text) {
-            let what = "its certificates, [[notify]] and logs-to: only who runs weal changes these, by the pool's config file or `weal deploy`";
+            let what = "its certificates, [[notify]], logs-to, metrics-to and traces-to: only who runs weal changes these, by the pool's config file or `weal deploy`";
             exceptions.push(what.to_owned());
             spec.tls.clone_from(&self.spec.tls);
             spec.notify.clone_from(&self.spec.notify);
             spec.logs_to.clone_from(&self.spec.logs_to);
+            spec.metrics_to.clone_from(&self.spec.metrics_to);
+            spec.traces_to.clone_from(&self.spec.traces_to);
         }
         (spec, exceptions)
     }
@@ -379,6 +384,18 @@ mod tests {
         let evil = format!("{}{APP}", certificate("\"../../etc/evil\""));
         let refused = weal_config::parse(&evil, &path, &machine()).unwrap_err();
         assert!(refused[0].message.contains("`../../etc/evil` cannot be the name"), "such a name becomes no file: {refused:?}");
+    }
+
+    #[test]
+    fn only_who_runs_weal_says_to_whom_logs_metrics_and_spans_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let feed = feed(folder.path(), APP);
+        let path = folder.path().join("weal.toml").display().to_string();
+        for key in ["logs-to", "metrics-to", "traces-to"] {
+            let text = format!("[pool]\n{key} = \"http://evil.example\"\n{APP}");
+            let (spec, exceptions) = feed.understand(&ConfigView { generation: 2, text, path: path.clone(), spec: None });
+            assert_eq!((&spec.logs_to, &spec.metrics_to, &spec.traces_to, exceptions.len()), (&None, &None, &None, 1), "{key}");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use super::secure::SecureFeed;
 use super::ship::Ship;
 use super::shutdown::{Needs, Shutdown, needs_of};
 use super::signals::{Asked, Signals};
+use super::telemetry::Telemetry;
 use super::upgrade::OwnProgram;
 use super::urls;
 use crate::allowed;
@@ -198,6 +199,7 @@ impl Supervisor {
         tokio::spawn(Acme::new(&self.state, &self.console, shows).run(in_force.subscribe()));
         tokio::spawn(Notify::new(&self.state, client.clone(), self.console.clone()).run(specs.clone()));
         tokio::spawn(Ship::new(&self.state, self.console.clone()).run(specs.clone()));
+        tokio::spawn(Telemetry::new(&self.state, client.clone(), self.console.clone()).run(specs.clone()));
         tokio::spawn(secure.run(specs, self.gateway_starts.subscribe(), shown));
         let (state, console, ports) = (self.state.clone(), self.console.clone(), self.ports.clone());
         tokio::spawn(Feed::new(state, client.clone(), console, ports, &loaded, (generation, in_force)).run(wished));

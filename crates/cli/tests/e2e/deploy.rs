@@ -178,7 +178,7 @@ fn the_config_of_a_holder_of_a_token_is_not_taken_for_the_owners_word() {
     put(&format!("{own}\n{rooted}\n{told}"));
     pool.eventually("the supervisor to say what it does not do", || {
         let said = text(&pool.run(&["events"]).stdout);
-        said.contains("except its certificates, [[notify]] and logs-to").then_some(())
+        said.contains("except its certificates, [[notify]], logs-to, metrics-to and traces-to").then_some(())
     });
     put(&own);
     let refused = pool.run(&["rollback", "--yes"]);

@@ -39,6 +39,7 @@ mod roles;
 mod secrets;
 mod site;
 mod sleep;
+mod telemetry;
 mod tls_manners;
 mod upgrade;
 mod verbs;

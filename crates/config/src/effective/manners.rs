@@ -4,10 +4,10 @@ use toml_edit::{InlineTable, Value};
 use weal_model::written::show_size;
 use weal_model::{ClientPolicy, HeaderEdits, Network, RouteExtras};
 
-use crate::page::{Section, texts};
+use crate::page::{Section, number, texts};
 
 /// The keys of `[pool]` that say how clients are treated.
-pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 10] {
+pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 11] {
     let networks = |networks: &[Network]| {
         let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
         Value::from(texts(networks.iter().map(String::as_str)))
@@ -18,6 +18,7 @@ pub(crate) fn client_keys(clients: &ClientPolicy) -> [(&'static str, Value); 10]
         ("compression", clients.compression.into()),
         ("access-log", clients.access_log.as_str().into()),
         ("traceparent", clients.traceparent.into()),
+        ("trace-ratio", number(clients.trace_ratio)),
         ("unlimited-clients", networks(&clients.unlimited_clients)),
         ("client-connections", i64::from(clients.client_connections).into()),
         ("client-rate", i64::from(clients.client_rate).into()),

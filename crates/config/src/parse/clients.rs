@@ -20,6 +20,8 @@ pub(super) fn read(reading: &mut Reading, pool: &Section) -> ClientPolicy {
         compression: pool.flag(reading, "compression").unwrap_or(default.compression),
         access_log: read_access_log(reading, pool),
         traceparent: pool.flag(reading, "traceparent").unwrap_or(default.traceparent),
+        spans: default.spans,
+        trace_ratio: read_trace_ratio(reading, pool).unwrap_or(default.trace_ratio),
         unlimited_clients: read_networks(reading, pool, "unlimited-clients").unwrap_or(default.unlimited_clients),
         client_connections: pool
             .count(reading, "client-connections", 0..MOST_CONNECTIONS + 1)
@@ -65,6 +67,16 @@ fn read_accept_proxy(reading: &mut Reading, pool: &Section) -> ListenSchemes {
         }
     }
     schemes
+}
+
+fn read_trace_ratio(reading: &mut Reading, pool: &Section) -> Option<f64> {
+    let ratio = pool.number(reading, "trace-ratio")?;
+    if !(0.0..=1.0).contains(&ratio) {
+        let help = "write the share of traces to sample, from 0 to 1";
+        reading.findings.error(reading.places.value("pool.trace-ratio"), "`trace-ratio` is out of range", help);
+        return None;
+    }
+    Some(ratio)
 }
 
 fn read_access_log(reading: &mut Reading, pool: &Section) -> AccessLog {

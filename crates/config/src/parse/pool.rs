@@ -5,7 +5,8 @@ use std::path::Path;
 
 use toml::de::DeValue;
 use weal_model::{
-    Algorithm, Bytes, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, OverloadLimit, PoolSpec, TimingSpec,
+    Algorithm, Bytes, ClientPolicy, Cpu, Enactment, Goal, GoalError, Importance, NodeName, NodeSpec, OverloadLimit, PoolSpec,
+    TimingSpec,
 };
 
 use super::address::read_address;
@@ -33,6 +34,8 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "user",
         "watch",
         "logs-to",
+        "metrics-to",
+        "traces-to",
         "control",
         "placement",
         "autoscaler-speed",
@@ -45,6 +48,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         "compression",
         "access-log",
         "traceparent",
+        "trace-ratio",
         "unlimited-clients",
         "client-connections",
         "client-rate",
@@ -56,6 +60,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
     warn_of_user(reading, &section);
     let ListenAddresses { http, https } = listen::read(reading, &section);
     let keys = tls::read_pool_keys(reading, &section);
+    let traces_to = logs_to::read_collector(reading, &section, "traces-to");
     let spec = PoolSpec {
         name: read_pool_name(reading, &section).unwrap_or_else(folder_name),
         listen: http,
@@ -65,12 +70,14 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         api_insecure: section.flag(reading, "api-insecure").unwrap_or(false),
         watch: section.flag(reading, "watch").unwrap_or(false),
         logs_to: logs_to::read(reading, &section),
+        metrics_to: logs_to::read_collector(reading, &section, "metrics-to"),
+        traces_to,
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),
         autoscaler_speed: read_speed(reading, &section),
         enactment: read_enactment(reading, &section),
         overload_limit: read_overload_limit(reading, &section),
-        clients: clients::read(reading, &section),
+        clients: ClientPolicy { spans: traces_to.is_some(), ..clients::read(reading, &section) },
         timing: TimingSpec {
             flow_cycle_s: section.span(reading, "flow-cycle", (0.1, 60.0)).unwrap_or(defaults::FLOW_CYCLE_S),
             placement_cycle_s: section.span(reading, "placement-cycle", (0.1, 3600.0)).unwrap_or(defaults::PLACEMENT_CYCLE_S),

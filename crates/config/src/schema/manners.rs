@@ -51,6 +51,14 @@ pub(super) fn pool_keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "trace-ratio",
+            describe(
+                json!({ "type": "number", "minimum": 0, "maximum": 1 }),
+                "The share of requests without a valid `traceparent` whose trace is sampled. A client's `traceparent` says it itself.",
+                &ClientPolicy::default().trace_ratio.to_string(),
+            ),
+        ),
+        (
             "unlimited-clients",
             describe(
                 list(),

@@ -88,6 +88,22 @@ pub(super) fn keys() -> Vec<(&'static str, Value)> {
             ),
         ),
         (
+            "metrics-to",
+            describe(
+                json!({ "type": "string", "pattern": "^https?://" }),
+                "Where the metrics are pushed every 15 s: a collector's address for OTLP over HTTP.",
+                "nobody",
+            ),
+        ),
+        (
+            "traces-to",
+            describe(
+                json!({ "type": "string", "pattern": "^https?://" }),
+                "Where a span of each sampled request is pushed: a collector's address for OTLP over HTTP. It turns `traceparent` on.",
+                "nobody",
+            ),
+        ),
+        (
             "control",
             describe(
                 json!({ "enum": ["on", "off"] }),

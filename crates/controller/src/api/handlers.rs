@@ -257,6 +257,10 @@ pub(super) async fn metrics(api: ApiState) -> Response {
     }
 }
 
+pub(super) async fn metrics_as_data(api: ApiState) -> Response {
+    Json(metrics::metrics(&api.board.view(), api.started, clock::now())).into_response()
+}
+
 pub(super) async fn openapi(api: ApiState) -> Response {
     Json(&*api.document).into_response()
 }

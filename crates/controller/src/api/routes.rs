@@ -22,6 +22,7 @@ use weal_protocol::controller::{
     JobSubmission, JobTaken, NoteOrder, NoteTaken, PlanView, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder,
     TokenRevoked, TokenView, WakeTaken,
 };
+use weal_protocol::metrics::Metrics;
 
 /// The longest that an answer may take to begin. A config waits for the disk and for the node agent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -203,6 +204,7 @@ pub(super) fn routes() -> Vec<Route> {
             Content::Text("application/openmetrics-text"),
             get(handlers::metrics),
         ),
+        Route::get("/v1/metrics", Read, "The same metrics as data.", json::<Metrics>(), get(handlers::metrics_as_data)),
         Route::get("/openapi.json", Read, "This document.", Content::Text("application/json"), get(handlers::openapi)),
         Route::get("/healthz", Open, "The controller answers.", Content::Text("text/plain"), get(handlers::healthz)),
         Route::get("/", Read, "The dashboard.", Content::Text("text/html"), get(dashboard::dashboard)),

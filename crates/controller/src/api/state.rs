@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tokio::sync::mpsc;
+use weal_model::Time;
 use weal_protocol::engine::{OutputPiece, OutputRequest};
 use weal_protocol::node::LogSource;
 
@@ -35,6 +36,8 @@ pub(crate) struct Api {
     pub read_logs: ReadLogs,
     pub read_output: ReadOutput,
     pub gateway: weal_rpc::Client,
+    /// When this controller began to count.
+    pub started: Time,
     pub tokens: Arc<Tokens>,
     pub audit: Arc<Audit>,
     /// The OpenAPI document.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weal_protocol::gateway::{ClusterCounters, ErrorCounter};
+use weal_protocol::metrics::{MetricKind, MetricValue, Metrics};
 
 use crate::fake::{CONFIG, Pool, flow};
 
@@ -16,6 +17,17 @@ async fn metrics_have_the_agreed_names_and_add_up() {
     pool.gateway.counters().errors = vec![refused];
     pool.until_status("it is measured", |status| status.flows[0].utility.is_some()).await;
     let (_, text) = pool.local("GET", "/metrics", "").await;
+    let data: Metrics = pool.get("/v1/metrics").await;
+    let of = |name: &str| data.families.iter().find(|family| family.name == name).unwrap();
+    let requests = of("weal_requests");
+    assert_eq!((requests.kind, requests.points[0].value.clone()), (MetricKind::Counter, MetricValue::Count(40)));
+    let labels = [("weal_app", "shop"), ("weal_class", "gold")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(requests.points[0].labels, labels);
+    let started = pool.gateway.counters().started;
+    assert_eq!((requests.since, of("weal_flow_seats").since), (Some(started), None), "the gateway counts since it started");
+    let MetricValue::Histogram(times) = &of("http_server_request_duration").points[0].value else { panic!("{data:?}") };
+    assert_eq!((times.count, times.buckets.len(), times.bounds.len()), (40, 15, 14));
+    assert_eq!((times.bounds[4], times.buckets[4], times.buckets.iter().sum::<u64>()), (0.075, 40, 40), "all took 60 ms");
     for line in [
         "# TYPE http_server_request_duration_seconds histogram",
         "http_server_request_duration_seconds_bucket{le=\"0.05\",weal_app=\"shop\",weal_class=\"gold\"} 0",
@@ -36,6 +48,7 @@ async fn metrics_have_the_agreed_names_and_add_up() {
         "# TYPE weal_work_factor_seconds gauge",
         "weal_gateway_errors_total{weal_app=\"shop\",weal_reason=\"instance-refused\"} 3",
         "weal_tls_handshakes_turned_away_total{} 0",
+        "weal_spans_dropped_total{} 0",
         "weal_tls_handshake_cpu_seconds_total{kind=\"full\"} 0",
         "weal_plan_changes_total{} 3",
         "weal_config_generation{} 1",

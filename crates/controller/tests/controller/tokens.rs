@@ -21,6 +21,7 @@ const ROUTES: [(&str, &[&str]); 5] = [
             "get /v1/apps/{app}/why",
             "get /v1/events",
             "get /v1/history",
+            "get /v1/metrics",
             "get /v1/plan",
             "get /v1/requests/{id}/why",
             "get /v1/status",

@@ -120,10 +120,11 @@ impl Exchange {
         let mut busy = session.client.begin();
         let present = Present::of(request.headers());
         let id = session.gateway.ids.choose(request.headers(), present);
-        let Admitted { client, access_log, counted, early, is_framed } = session.admit(&request);
-        if access_log != AccessLog::Off {
-            let record = Record::new(access_log, &request, client, session.client.now(), &id);
-            busy.record = Some((Box::new(record), Arc::clone(&session.gateway.access_log)));
+        let Admitted { client, access_log, trace, traced, counted, early, is_framed } = session.admit(&request);
+        if access_log != AccessLog::Off || traced.is_some() {
+            let mut record = Box::new(Record::new(access_log, &request, client, session.client.now(), &id));
+            record.traced = traced;
+            busy.record = Some((record, Arc::clone(&session.gateway.ended)));
         }
         let takes_interim = request.version() >= Version::HTTP_11;
         let is_grpc = request.version() == Version::HTTP_2 && grpc::is_call(request.headers());
@@ -135,7 +136,7 @@ impl Exchange {
         let mut routed = match early {
             // What is not framed is malformed, which ends its connection.
             Some(wait) if is_framed => Err(ErrorResponse::too_many(wait).into()),
-            _ => session.route(&mut request, present, is_framed, &id),
+            _ => session.route(&mut request, present, is_framed, &id, trace.as_ref()),
         };
         if let Ok(Routed { destination, .. }) = &routed {
             let Rules { min_rate, extras, .. } = &*destination.rules;

@@ -24,5 +24,5 @@ pub(crate) mod remarks;
 pub(crate) mod request_body;
 mod resume;
 pub(crate) mod session;
-mod trace;
+pub(crate) mod trace;
 mod tunnel;

@@ -23,7 +23,7 @@ use super::origin::{self, Origin, RequestIds, forwarded_client};
 use super::present::Present;
 use super::remarks::Remarks;
 use super::request_body::RequestBody;
-use super::trace;
+use super::trace::TraceContext;
 use crate::limits::Limits;
 use crate::listen::client::Client;
 use crate::listen::guard::{Guard, Hold, TooMany};
@@ -33,7 +33,8 @@ use crate::listen::registry::Entry;
 use crate::routing::extras::Extras;
 use crate::routing::marks;
 use crate::routing::table::{Destination, Tables, View};
-use crate::telemetry::access_log::AccessLogWriter;
+use crate::telemetry::ended::Ended;
+use crate::telemetry::record::Traced;
 use crate::telemetry::refused::Refused;
 use crate::tls::{Tls, challenges};
 use crate::upstream::speech::Ends;
@@ -46,7 +47,7 @@ pub(crate) struct Gateway {
     pub ids: RequestIds,
     /// What clients take of it.
     pub guard: Guard,
-    pub access_log: Arc<AccessLogWriter>,
+    pub ended: Arc<Ended>,
     pub refused: Refused,
     pub tls: Tls,
     /// Answers that may be compressed at once.
@@ -105,6 +106,10 @@ pub(crate) struct Admitted {
     /// Its client, as far as trusted proxies say it.
     pub client: IpAddr,
     pub access_log: AccessLog,
+    /// Of which trace it is; `None` when it gets no `traceparent` of the gateway's.
+    pub trace: Option<TraceContext>,
+    /// What its span says; `None` keeps none.
+    pub traced: Option<Traced>,
     /// Whose part of a gateway it takes; `None` where that has no bounds.
     pub counted: Option<Network>,
     /// It comes too early, by so long.
@@ -190,7 +195,13 @@ impl Session {
         let named = if origin.is_trusted() { forwarded_client(headers, |address| table.is_trusted(address)) } else { None };
         let client = named.unwrap_or(self.client.peer.ip());
         let counted = named.unwrap_or(self.client.counted_as());
-        let ClientPolicy { access_log, client_rate, .. } = table.clients;
+        let ClientPolicy { access_log, client_rate, trace_ratio, spans, .. } = table.clients;
+        let trace = table.clients.is_traced().then(|| TraceContext::of(headers, &self.gateway.ids, trace_ratio));
+        let traced = trace.filter(|trace| spans && trace.is_sampled).map(|context| Traced {
+            context,
+            peer: self.client.peer,
+            is_secure: self.is_secure() || (origin.is_trusted() && origin::came_over_tls(headers)),
+        });
         // A proxy that names no client is not limited: all clients behind it would be.
         let is_counted = self.client.is_counted()
             && !table.is_unlimited(counted)
@@ -198,7 +209,7 @@ impl Session {
         let is_limited = is_counted && client_rate > 0;
         let early =
             is_limited.then(|| self.gateway.guard.handle_request(self.client.now(), counted, client_rate).err()).flatten();
-        Admitted { client, access_log, counted: is_counted.then(|| client_of(counted)), early, is_framed }
+        Admitted { client, access_log, trace, traced, counted: is_counted.then(|| client_of(counted)), early, is_framed }
     }
 
     /// Frees what is remembered of former requests, and can be found out again.
@@ -220,6 +231,7 @@ impl Session {
         present: Present,
         is_framed: bool,
         id: &HeaderValue,
+        trace: Option<&TraceContext>,
     ) -> Result<Routed, Dismissed> {
         let mut memory = self.memory();
         let Memory { view, origin, known_host, .. } = &mut *memory;
@@ -280,8 +292,8 @@ impl Session {
             None if present.has(Present::MARK) => drop(headers.remove(marks::FIELD)),
             None => {}
         }
-        if table.clients.traceparent {
-            trace::carry_on(headers, &self.gateway.ids);
+        if let Some(trace) = trace {
+            trace.pass_on(headers);
         }
         // What the client takes, whatever the instance is told of it.
         let wish = destination.rules.compresses.then(|| Wish::of(request));

@@ -14,8 +14,7 @@ use crate::clock::Clock;
 use crate::http::framing::Framing;
 use crate::listen::own::Counted;
 use crate::routing::cluster::SeatHandle;
-use crate::telemetry::access_log::AccessLogWriter;
-use crate::telemetry::record::Record;
+use crate::telemetry::ended::Recorded;
 use crate::upstream::speech::Ends;
 
 /// What a connection does.
@@ -377,8 +376,8 @@ impl Client {
 #[derive(Debug)]
 pub(crate) struct Busy {
     client: Arc<Client>,
-    /// What the access log says at the end, and whose log; `None` keeps none.
-    pub record: Option<(Box<Record>, Arc<AccessLogWriter>)>,
+    /// What the access log and a span say at the end; `None` when there is neither.
+    pub record: Option<Recorded>,
     /// True once [`Client::note_answering`] was told.
     has_seat_noted: bool,
 }
@@ -419,9 +418,9 @@ impl Drop for Busy {
             let is_within_head = self.client.is_within_head.load(Ordering::Relaxed);
             self.client.enter(if is_within_head { Phase::Head } else { Phase::Idle });
         }
-        if let Some((mut record, log)) = self.record.take() {
+        if let Some((mut record, told)) = self.record.take() {
             record.ended = self.client.clock.now();
-            log.push(record);
+            told.push(record);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One request, as the access log tells of it.
+//! One request, as the access log and a span tell of it.
 
 use std::fmt::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use http::HeaderMap;
@@ -9,23 +9,26 @@ use http::header::{self, HeaderName, HeaderValue};
 use weal_model::{AccessLog, Time};
 
 use super::date::{common, rfc3339};
+use crate::http::trace::TraceContext;
 
 /// The most bytes that a line has of one thing that a client has sent.
 const LONGEST: usize = 2048;
 
 /// What is said of one request at its end.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Record {
     format: AccessLog,
-    client: IpAddr,
-    method: http::Method,
-    host: Vec<u8>,
+    /// What its span says besides; `None` keeps none.
+    pub traced: Option<Traced>,
+    pub(super) client: IpAddr,
+    pub(super) method: http::Method,
+    pub(super) host: Vec<u8>,
     /// With the query.
-    target: Vec<u8>,
-    version: http::Version,
+    pub(super) target: Vec<u8>,
+    pub(super) version: http::Version,
     referer: Vec<u8>,
-    agent: Vec<u8>,
-    id: Vec<u8>,
+    pub(super) agent: Vec<u8>,
+    pub(super) id: Vec<u8>,
     /// `app/class`; `None` when no route matched.
     pub flow: Option<Arc<str>>,
     pub status: u16,
@@ -33,8 +36,18 @@ pub(crate) struct Record {
     pub reason: Option<&'static str>,
     /// Bytes of the answer's body.
     pub sent: u64,
-    begun: Time,
+    pub(super) begun: Time,
     pub ended: Time,
+}
+
+/// What a span says that a line of the access log does not.
+#[derive(Debug, Clone)]
+pub(crate) struct Traced {
+    pub context: TraceContext,
+    /// Who connected.
+    pub peer: SocketAddr,
+    /// True when its client used TLS.
+    pub is_secure: bool,
 }
 
 impl Record {
@@ -43,6 +56,7 @@ impl Record {
         let host = uri.authority().map(|authority| bounded(authority.as_str().as_bytes()));
         Self {
             format,
+            traced: None,
             client,
             method: request.method().clone(),
             host: host.unwrap_or_else(|| field(headers, &header::HOST)),
@@ -58,6 +72,17 @@ impl Record {
             begun,
             ended: begun,
         }
+    }
+
+    /// Whether it is for the access log.
+    pub fn is_logged(&self) -> bool {
+        self.format != AccessLog::Off
+    }
+
+    /// Bytes that it holds.
+    pub fn size(&self) -> usize {
+        let texts = [&self.host, &self.target, &self.referer, &self.agent, &self.id];
+        size_of::<Self>() + texts.iter().map(|text| text.capacity()).sum::<usize>()
     }
 
     /// Its line, with its end. Nothing that a client has sent can end the line or reach a terminal as more than text.

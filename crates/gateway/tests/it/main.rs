@@ -33,5 +33,6 @@ mod slow;
 mod switch;
 mod threads;
 mod tls;
+mod traces;
 mod wake;
 mod websocket;

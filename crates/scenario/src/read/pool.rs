@@ -76,6 +76,8 @@ pub(super) fn pool(source: &Source, file: &ScenarioFile) -> Result<PoolSpec, Sce
         jobs: BTreeMap::new(),
         notify: Vec::new(),
         logs_to: None,
+        metrics_to: None,
+        traces_to: None,
     })
 }
 

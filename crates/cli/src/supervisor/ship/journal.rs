@@ -93,6 +93,7 @@ mod tests {
     use weal_model::Time;
 
     use super::*;
+    use crate::supervisor::outlet::Untaken as _;
 
     fn line(text: &str) -> LogLine {
         LogLine { time: Some(Time(7_000_000)), instance: "shop-1".into(), line: text.to_owned() }

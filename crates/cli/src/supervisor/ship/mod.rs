@@ -5,7 +5,6 @@
 
 mod error;
 mod journal;
-mod otlp;
 mod places;
 
 use std::path::PathBuf;
@@ -20,37 +19,39 @@ use weal_protocol::node::{LogSource, LogsChunk, LogsRequest};
 
 use self::error::Unsent;
 use self::journal::Journal;
-use self::otlp::Collector;
 use self::places::Places;
 use super::console::Console;
-use crate::output::Tone;
+use super::otlp::{self, Collector, Signal};
+use super::outlet::{Outlet, changes};
+use crate::output;
 use crate::state::StateDir;
 
 /// Between two looks at the logs.
 const LOOK: Duration = Duration::from_secs(1);
-/// The longest pause before lines are sent again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Where the journal takes entries (systemd-journald.service(8)).
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
 /// Who takes lines.
 enum Sink {
     Journal(Journal),
-    Collector(Collector),
+    Collector { collector: Collector, pool: String },
 }
 
 impl Sink {
     fn of(to: &LogsTo, pool: &str) -> Self {
         match to {
             LogsTo::Journald => Self::Journal(Journal::new(JOURNAL.into(), pool)),
-            LogsTo::Otlp(url) => Self::Collector(Collector::new(url, pool)),
+            LogsTo::Otlp(url) => Self::Collector { collector: Collector::new(url, Signal::Logs), pool: pool.to_owned() },
         }
     }
 
     async fn send(&mut self, lines: &[LogLine]) -> Result<(), Unsent> {
         match self {
             Self::Journal(journal) => journal.send(lines).await,
-            Self::Collector(collector) => collector.send(lines).await.map_err(|why| Unsent { sent: 0, why }),
+            Self::Collector { collector, pool } => {
+                let body = otlp::logs::request(pool, lines, output::now().0);
+                collector.send(&body).await.map_err(|why| Unsent { sent: 0, why: why.into() })
+            }
         }
     }
 }
@@ -76,14 +77,7 @@ impl Ship {
                 let spec = specs.borrow_and_update();
                 (spec.logs_to.clone(), spec.name.clone())
             };
-            let changes = async {
-                while specs.changed().await.is_ok() {
-                    if specs.borrow().logs_to != to {
-                        return true;
-                    }
-                }
-                false
-            };
+            let changes = changes(&mut specs, |spec| &spec.logs_to, &to);
             let goes_on = match &to {
                 Some(to) => tokio::select! {
                     goes_on = changes => goes_on,
@@ -131,23 +125,13 @@ impl Ship {
 
     /// Sends `lines` until they are taken, or refused for good.
     async fn deliver(&self, sink: &mut Sink, lines: &[LogLine]) {
-        let (mut from, mut pause) = (0, Duration::from_secs(1));
+        let (mut from, mut outlet) = (0, Outlet::new(&self.console, "logs-to:", "lines"));
         while from < lines.len() {
-            let Err(unsent) = sink.send(&lines[from..]).await else { break };
-            from += unsent.sent;
-            let count = lines.len() - from;
-            if !unsent.why.is_passing() {
-                self.console.tell(Tone::Bad, "logs-to:", &format!("{count} lines are not sent: {}", unsent.why));
-                return;
-            }
-            if pause == Duration::from_secs(1) {
-                self.console.tell(Tone::Warn, "logs-to:", &format!("{count} lines wait: {}", unsent.why));
-            }
+            let unsent = sink.send(&lines[from..]).await.err();
+            from = unsent.as_ref().map_or(lines.len(), |unsent| from + unsent.sent);
+            let why = unsent.as_ref().map(|unsent| &unsent.why);
+            let Some(pause) = outlet.handle_attempt(lines.len() - from, why) else { return };
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-        if pause > Duration::from_secs(1) {
-            self.console.tell(Tone::Good, "logs-to:", "lines are taken again");
         }
     }
 
