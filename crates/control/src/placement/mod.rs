@@ -40,6 +40,8 @@ mod plan_tests;
 #[cfg(test)]
 mod robust_tests;
 
+use std::borrow::Cow;
+
 use weal_model::{AppName, NodeName, Plan, Report, Snapshot, WhyNode};
 
 use baselines::nested_loops::{Objective, equal_shares, nested_loops};
@@ -57,33 +59,39 @@ pub use weal_model::Algorithm;
 /// The plan belongs to this snapshot: its actions are ordered such that what frees memory comes before what takes it. A plan
 /// of a stable snapshot has no actions. Nothing is planned, and a note says why, when no node answers.
 pub fn plan(snapshot: &Snapshot, policy: &Policy, budget: Iterations) -> (Plan, Report) {
+    let (attempt, _) = settle(snapshot, policy, budget);
+    (attempt.plan, attempt.report)
+}
+
+/// The attempt that becomes the plan, and the policy that it was made by: `policy`, or one that holds more applications where they are.
+fn settle<'a>(snapshot: &Snapshot, policy: &'a Policy, budget: Iterations) -> (Attempt, Cow<'a, Policy>) {
     let first = attempt(snapshot, policy, budget);
     let again = |held: &[AppName]| {
         let mut patient = policy.clone();
         patient.held.extend(held.iter().cloned());
-        attempt(snapshot, &patient, budget)
+        (attempt(snapshot, &patient, budget), Cow::Owned(patient))
     };
     // Whose place is not free before others have gone waits for the next plan with all that it has.
     if !first.bereft.is_empty() {
-        let second = again(&first.bereft);
-        return (second.plan, second.report);
+        return again(&first.bereft);
     }
     // Two that wait for each other never go: nobody else may be left without anything because of them.
     if first.without_any > 0 && !first.in_the_way.is_empty() {
         let second = again(&first.in_the_way);
-        if second.without_any < first.without_any {
-            return (second.plan, second.report);
+        if second.0.without_any < first.without_any {
+            return second;
         }
     }
-    (first.plan, first.report)
+    (first, Cow::Borrowed(policy))
 }
 
-/// Why `app`, which the pool has, is or is not on `node`: the problem solved as a plan would solve it.
+/// Why `app`, which the pool has, is or is not on `node`: the problem solved as a plan would solve it, with those held that the plan would hold.
 pub fn why_node(snapshot: &Snapshot, policy: &Policy, budget: Iterations, app: &AppName, node: &NodeName) -> WhyNode {
-    let translation = translated(snapshot, policy);
+    let (_, policy) = settle(snapshot, policy, budget);
+    let translation = translated(snapshot, &policy);
     let mut solution = solve_with(&translation.problem, policy.algorithm, budget.0);
-    together::place(&translation, policy, &mut solution);
-    explain::why_node(&translation, policy, &solution, app, node)
+    together::place(&translation, &policy, &mut solution);
+    explain::why_node(&translation, &policy, &solution, app, node)
 }
 
 /// What a change would do: plans for the world as it is and for the changed one, with the same budget.

@@ -14,7 +14,7 @@ fn nonsense(random: &mut Seeded) -> f64 {
     NONSENSE[random.below(NONSENSE.len() as u64) as usize]
 }
 
-fn random_pool(random: &mut Seeded) -> PoolSpec {
+pub(super) fn random_pool(random: &mut Seeded) -> PoolSpec {
     let nodes = 1 + random.below(4) as usize;
     let names: Vec<String> = (0..1 + random.below(4)).map(|i| format!("a{i}")).collect();
     let mut apps = Vec::new();
@@ -39,7 +39,7 @@ fn random_pool(random: &mut Seeded) -> PoolSpec {
     pool(nodes, apps)
 }
 
-fn random_snapshot(random: &mut Seeded, pool: &PoolSpec) -> Snapshot {
+pub(super) fn random_snapshot(random: &mut Seeded, pool: &PoolSpec) -> Snapshot {
     use InstanceState::{Backoff, Draining, Failed, Parked, Ready, Starting, Suspended, Unhealthy};
     let states = [Ready, Ready, Ready, Ready, Starting, Suspended, Parked, Draining, Backoff, Unhealthy, Failed];
     let mut seen = snapshot(pool, &[]);
@@ -63,7 +63,7 @@ fn demand(random: &mut Seeded) -> Curve {
     Curve::through([(Cpu(0.0), Utility(worst)), (Cpu(cpu), Utility(random.between(-0.5, 1.0)))])
 }
 
-fn policy(random: &mut Seeded, pool: &PoolSpec) -> Policy {
+pub(super) fn policy(random: &mut Seeded, pool: &PoolSpec) -> Policy {
     let mut policy = Policy::new(pool.clone());
     policy.rungs = Rung::ALL.into_iter().filter(|_| random.chance(0.7)).collect();
     policy.idle_s = pool.apps.keys().map(|app| (app.clone(), if random.chance(0.3) { 1e5 } else { 0.0 })).collect();

@@ -8,7 +8,12 @@
 
 mod question;
 mod report;
+#[cfg(test)]
+mod truth_tests;
 mod what_if;
+
+/// Why an application of [`Policy::held`](super::Policy::held) gets no other placement.
+const HELD: &str = "its instances are being replaced, or others have to make room first, and the next plan looks again";
 
 pub(super) use question::why_node;
 pub(super) use report::report;

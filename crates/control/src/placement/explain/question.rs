@@ -2,6 +2,7 @@
 
 use weal_model::{AppName, Bytes, NodeName, NodeVerdict, WhyNode};
 
+use super::HELD;
 use crate::placement::policy::Policy;
 use crate::placement::problem::layout::{Layout, Obstacle};
 use crate::placement::problem::translate::Translation;
@@ -55,6 +56,9 @@ impl Question<'_> {
                 NodeVerdict::Forbidden,
                 vec![format!("Placement is `{how}`, which has put {name} elsewhere and weighs no gain.")],
             );
+        }
+        if self.policy.held.contains(name) {
+            return (NodeVerdict::Forbidden, vec![format!("{name} stays as it is for now: {HELD}.")]);
         }
         if app.manual {
             let text = format!("weal may not change the placement of {name} (`manual`, or `control` is off).");

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use weal_model::{AppExplanation, AppName, Binding, Bytes, Cpu, Report, Snapshot, Utility};
 
+use super::HELD;
 use crate::placement::policy::Policy;
 use crate::placement::problem::Problem;
 use crate::placement::problem::layout::{Layout, Obstacle};
@@ -86,6 +87,9 @@ fn binding(translation: &Translation, policy: &Policy, solution: &Solution, m: u
     }
     if spec.manual || !policy.pool.control {
         return Binding::Manual;
+    }
+    if policy.held.contains(&spec.name) {
+        return Binding::Constraint { what: HELD.to_owned() };
     }
     if !policy.algorithm.knows_goals() {
         return Binding::Constraint {
