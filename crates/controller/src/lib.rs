@@ -48,6 +48,7 @@ pub use api::openapi;
 pub use api::{ApiTlsError, acceptor};
 pub use desired::machine;
 pub use driver::record;
+pub use why::reason;
 
 /// How long the gateway may take to answer a call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);

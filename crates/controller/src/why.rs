@@ -13,6 +13,7 @@ use weal_model::{
 use weal_control::flow::pipeline::HANGS_AFTER;
 
 use crate::board::View;
+pub use brief::reason;
 use words::sentence;
 
 /// Why `app` is as it is; `None` when there is no such application.

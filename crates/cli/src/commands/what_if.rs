@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::Serialize;
 use weal_load::Recording;
 use weal_model::written::parse_size;
-use weal_model::{Cpu, Goal, InstanceState, NodeSpec, PoolSpec};
+use weal_model::{AppName, Cpu, Goal, InstanceState, NodeSpec, PoolSpec, Report, Status};
 use weal_rng as random;
 use weal_scenario::report::{AppSeries, FlowSeries, Run};
 use weal_scenario::{Behaviour, Call, LoadSource, RequestCost, Scenario, Span, Surroundings, WorkDistribution};
@@ -26,6 +26,12 @@ use crate::values::{ValueError, factor, halves};
 const LATENCY: Span = Span(0.0003);
 /// Of the beginning, so much is left out of what is shown: the controller knows nothing of the flows yet.
 const WARM_UP_S: f64 = 60.0;
+/// A change of utility that is felt: a twentieth of the way from a missed goal to the best that there is.
+const FELT_UTILITY: f64 = 0.05;
+/// The same of a response time or a rate, as a share.
+const FELT_TIME: f64 = 0.05;
+/// The same of the mean number of instances: a tenth of the time with one more or one fewer.
+const FELT_INSTANCES: f64 = 0.1;
 
 /// The same of a run of this length: a third at most.
 fn warm_up_s(duration_s: f64) -> f64 {
@@ -46,7 +52,8 @@ pub fn run(order: &WhatIf, json: bool) -> anyhow::Result<()> {
     let (before, after) = (simulate_shown(&before)?, simulate_shown(&after)?);
     sound(&before)?;
     sound(&after)?;
-    let comparison = Comparison::of(&before.run, &after.run, &pool);
+    let mut comparison = Comparison::of(&before.run, &after.run, &pool);
+    comparison.explain(after.shown.as_ref());
     if json { output::json(&comparison, false) } else { comparison.show() }
 }
 
@@ -226,6 +233,9 @@ struct ComparedApp {
     before: f64,
     after: f64,
     most: u32,
+    /// Why it fares as it does with the change, in the words of `weal why` at the end of the run; `None` where the change is hardly felt and no
+    /// goal is missed.
+    why: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -245,6 +255,18 @@ struct Side {
     answered_per_s: f64,
     rejected: u64,
     failed: u64,
+}
+
+impl ComparedFlow {
+    /// Whether somebody who reads it would ask why.
+    fn asks_why(&self) -> bool {
+        let is_other = |was: f64, is: f64, by: f64| (was - is).abs() > by;
+        let utility = |side: &Side| side.utility.unwrap_or(0.0);
+        utility(&self.after) < 0.0
+            || is_other(utility(&self.before), utility(&self.after), FELT_UTILITY)
+            || is_other(self.before.mean_ms, self.after.mean_ms, FELT_TIME * self.before.mean_ms)
+            || is_other(self.before.answered_per_s, self.after.answered_per_s, FELT_TIME * self.before.answered_per_s)
+    }
 }
 
 impl Comparison {
@@ -277,6 +299,7 @@ impl Comparison {
             before: mean_ready(old, before.duration_s),
             after: mean_ready(new, after.duration_s),
             most: most(&old.name),
+            why: None,
         };
         Self {
             flows: flows.map(flow).collect(),
@@ -284,6 +307,18 @@ impl Comparison {
             apps: before.apps.iter().zip(&after.apps).map(app).collect(),
             changes_before: changes(before),
             changes_after: changes(after),
+        }
+    }
+
+    /// Says of each application that feels the change, or misses a goal with it, why it fares so.
+    fn explain(&mut self, shown: Option<&(Status, Report)>) {
+        let Some((status, report)) = shown else { return };
+        let Self { flows, apps, .. } = self;
+        for app in apps {
+            let mut mine = flows.iter().filter(|flow| flow.name.split('/').next() == Some(app.name.as_str()));
+            if mine.any(ComparedFlow::asks_why) || (app.before - app.after).abs() >= FELT_INSTANCES {
+                app.why = weal_controller::reason(&AppName::from(app.name.as_str()), status, report);
+            }
         }
     }
 
@@ -307,6 +342,7 @@ impl Comparison {
         }
         output::print(&table.render());
         output::print(&format!("\n{}\n{}\n", self.nodes_text(), self.apps_text()));
+        output::print(&self.why_text());
         output::line(&format!("placement changes: {} before, {} after", self.changes_before, self.changes_after));
         Ok(())
     }
@@ -320,6 +356,11 @@ impl Comparison {
         };
         self.nodes.iter().for_each(|node| table.row(vec![cell(&node.name), shown(node.before), shown(node.after)]));
         table.render()
+    }
+
+    fn why_text(&self) -> String {
+        let told: String = self.apps.iter().filter_map(|app| Some(format!("  {}: {}\n", app.name, app.why.as_ref()?))).collect();
+        if told.is_empty() { told } else { format!("Why, at the end of the changed run:\n{told}\n") }
     }
 
     fn apps_text(&self) -> String {
@@ -433,6 +474,26 @@ mod tests {
         let shown = told.nodes_text() + &told.apps_text();
         let is_new = |line: &str| line.split_whitespace().take(2).eq(["n2", "-"]);
         assert!(shown.contains("of 1.00") && shown.contains("AT MOST") && shown.lines().any(is_new), "{shown}");
+    }
+
+    #[test]
+    fn an_application_that_feels_the_change_says_why_and_no_other_does() {
+        let simulated = |arguments: &[&str]| simulate_shown(&changed(scenario(), &order(arguments)).unwrap()).unwrap();
+        let (pool, was) = (scenario().pool, simulated(&[]));
+        let why = |arguments: &[&str]| {
+            let is = simulated(arguments);
+            let mut told = Comparison::of(&was.run, &is.run, &pool);
+            told.explain(is.shown.as_ref());
+            (told.apps[0].why.clone(), told.why_text())
+        };
+        assert_eq!(why(&[]), (None, String::new()));
+        // One core is not enough for three times the work, whatever the goal is.
+        let (crowded, text) = why(&["--load", "3"]);
+        assert!(crowded.as_ref().is_some_and(|why| why.contains("The CPU is used up: n1 uses")), "{crowded:?}");
+        assert!(text.contains("shop: The CPU is used up") && text.starts_with("Why, at the end"), "{text}");
+        // A request takes 30 ms with all the CPU that there is.
+        let (impossible, _) = why(&["--goal", "gold=mean < 10ms"]);
+        assert!(impossible.as_ref().is_some_and(|why| why.contains("on average")), "{impossible:?}");
     }
 
     #[test]

@@ -12,31 +12,51 @@ const FULL: f64 = 0.9;
 /// A goal that is missed by less than this factor is said without the factor.
 const TIMES: f64 = 1.5;
 
+/// The most sentences that are said.
+const MOST: usize = 3;
+
+/// What is to be said of an application.
+#[derive(Debug, Default)]
+struct Said {
+    /// How it is: one sentence at least.
+    how: Vec<String>,
+    /// Why its goal is missed.
+    cause: Option<String>,
+    /// What would change that.
+    remedy: Option<String>,
+}
+
 /// One to three sentences about `app`; none when the pool has it not.
 pub(super) fn brief(app: &AppName, status: &Status, report: &Report) -> Vec<String> {
-    let Some(own) = status.apps.iter().find(|known| known.name == *app) else { return Vec::new() };
+    let Said { how, cause, remedy } = said(app, status, report);
+    how.into_iter().chain(cause).chain(remedy).take(MOST).collect()
+}
+
+/// Of [`brief`] the one sentence that gives the reason: why a goal is missed, or else how `app` is.
+pub fn reason(app: &AppName, status: &Status, report: &Report) -> Option<String> {
+    let Said { how, cause, .. } = said(app, status, report);
+    cause.or_else(|| how.into_iter().next())
+}
+
+fn said(app: &AppName, status: &Status, report: &Report) -> Said {
+    let Some(own) = status.apps.iter().find(|known| known.name == *app) else { return Said::default() };
     if !matches!(own.state, AppState::Ready | AppState::Degraded) {
-        return not_ready(own);
+        return Said { how: not_ready(own), ..Said::default() };
     }
     let flows: Vec<&FlowStatus> = status.flows.iter().filter(|flow| flow.app == *app).collect();
     let worst = flows.iter().filter_map(|flow| Some((*flow, flow.utility?.0))).min_by(|a, b| a.1.total_cmp(&b.1));
-    let mut sentences = Vec::new();
-    if own.state == AppState::Degraded {
-        sentences.extend(not_ready(own));
-    }
+    let mut how = if own.state == AppState::Degraded { not_ready(own) } else { Vec::new() };
     let Some((flow, utility)) = worst else {
-        sentences.push(idle(own, &flows, status.apps.len() == 1));
-        return sentences;
+        how.push(idle(own, &flows, status.apps.len() == 1));
+        how.extend(own.kept_awake.map(|kept| sentence(&format!("It is {}", kept.phrase(status.time)))));
+        return Said { how, ..Said::default() };
     };
-    sentences.push(measured(flow, flows.len()));
-    if utility < 0.0 && sentences.len() < 3 {
-        let full = full_nodes(own, status);
-        sentences.push(cause(flow, &full, own));
-        if sentences.len() < 3 {
-            sentences.extend(remedy(own, utility, &full, status, report));
-        }
+    how.push(measured(flow, flows.len()));
+    if utility >= 0.0 {
+        return Said { how, ..Said::default() };
     }
-    sentences
+    let full = full_nodes(own, status);
+    Said { how, cause: Some(cause(flow, &full, own)), remedy: remedy(own, utility, &full, status, report) }
 }
 
 fn not_ready(app: &AppStatus) -> Vec<String> {

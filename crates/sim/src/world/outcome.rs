@@ -1,6 +1,6 @@
 //! What came of a run.
 
-use weal_model::Action;
+use weal_model::{Action, Report, Status};
 use weal_scenario::report::Run;
 
 /// A simulated run.
@@ -16,6 +16,8 @@ pub struct Simulated {
     pub events: u64,
     /// Requests that were neither answered nor rejected nor lost when the run ended.
     pub unfinished: usize,
+    /// What the controller shows in the end, and its last decisions; `None` without a controller.
+    pub shown: Option<(Status, Report)>,
 }
 
 /// An action that the controller began.

@@ -67,6 +67,8 @@ impl World<'_> {
     }
 
     pub fn finish(self) -> Simulated {
+        let (now, cycle) = (self.now(), self.controller.cycle.as_ref());
+        let shown = cycle.and_then(|cycle| Some((cycle.status(now, None)?, cycle.report())));
         let scenario = self.scenario;
         let Recorder { mut flows, nodes, apps, jobs, watch, changes, moves, .. } = self.recorder;
         let ends = self.jobs.iter().map(Job::end).collect();
@@ -108,7 +110,7 @@ impl World<'_> {
         };
         run.notes.dedup();
         run.judge(&scenario.expectations, scenario.warm_up_s);
-        Simulated { run, moves, findings: self.oracle.into_findings(), events: self.events, unfinished }
+        Simulated { run, moves, findings: self.oracle.into_findings(), events: self.events, unfinished, shown }
     }
 }
 
