@@ -96,6 +96,8 @@ pub enum Command {
     Start(deploy::AppTarget),
     /// Run so many instances of an application, whatever the config says.
     Scale(deploy::Scale),
+    /// Keep an application awake for a while, whether or not requests come.
+    KeepAwake(deploy::KeepAwake),
     /// Run a command in an application's environment and sandbox, as its user.
     Exec(deploy::Exec),
     /// Run a batch job by a goal for its completion.

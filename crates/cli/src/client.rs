@@ -14,8 +14,9 @@ use weal_model::{
     AppName, AppStatus, Event, InstanceId, InstanceState, InstanceStatus, JobStatus, Severity, Status, Why, WhyRequest,
 };
 use weal_protocol::controller::{
-    AppOrdered, AppVerb, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast, JobSubmission, JobTaken, LogLine,
-    NoteOrder, NoteTaken, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked, WakeTaken,
+    AppOrdered, AppVerb, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast, JobSubmission, JobTaken,
+    KeepAwakeOrder, LogLine, NoteOrder, NoteTaken, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder, TokenRevoked,
+    WakeTaken,
 };
 use weal_protocol::metrics::Metrics;
 use weal_rpc::http::{HttpClient, HttpError, read_body};
@@ -203,13 +204,16 @@ impl Client {
         self.get(&format!("/v1/configs/{generation}")).await
     }
 
-    /// Restarts, stops, starts or scales `app`.
+    /// Restarts, stops, starts or scales `app`, or keeps it awake.
     pub async fn order(&self, app: &str, verb: AppVerb) -> Result<AppOrdered, Error> {
         let (word, body) = match verb {
             AppVerb::Restart => ("restart", Vec::new()),
             AppVerb::Stop => ("stop", Vec::new()),
             AppVerb::Start => ("start", Vec::new()),
             AppVerb::Scale { instances } => ("scale", serde_json::to_vec(&ScaleOrder { instances }).expect("numbers are JSON")),
+            AppVerb::KeepAwake { for_s } => {
+                ("keep-awake", serde_json::to_vec(&KeepAwakeOrder { for_s }).expect("a number is JSON"))
+            }
         };
         let path = format!("/v1/apps/{}/{word}", escape(app));
         self.timed(&path, self.call(Method::POST, &path, body)).await

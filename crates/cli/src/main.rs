@@ -79,6 +79,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Stop(order) => commands::verbs::stop(order, json),
         Command::Start(order) => commands::verbs::start(order, json),
         Command::Scale(order) => commands::verbs::scale(order, json),
+        Command::KeepAwake(order) => commands::verbs::keep_awake(order, json),
         Command::Exec(order) => return commands::exec::run(order),
         Command::Submit(order) => commands::submit::submit(order, json),
         Command::Jobs(order) => commands::jobs::list(order, json),

@@ -7,7 +7,7 @@ mod process;
 use std::collections::BTreeSet;
 
 use weal_model::{
-    AppSpec, CollectorUrl, DispatchRules, HealthProbe, InstanceRange, LogsTo, PoolSpec, ProcessSignal, ProxyVersion, RestartPolicy,
+    AppSpec, AwakeSchedule, CollectorUrl, DispatchRules, HealthProbe, InstanceRange, LogsTo, PoolSpec, ProcessSignal, ProxyVersion, RestartPolicy,
     RouteSpec, SandboxMode, SandboxSpec, ServiceClass, hidden_address,
 };
 
@@ -271,11 +271,21 @@ fn app_fields(was: &AppSpec, is: &AppSpec) -> Vec<Field> {
     let show_sleep = |after: Option<f64>| after.map_or_else(|| "when it pays".to_owned(), show_span);
     compare(false, "sleep", was.sleep.to_string(), is.sleep.to_string());
     compare(false, "sleep-after", show_sleep(was.sleep_after_s), show_sleep(is.sleep_after_s));
+    compare(false, "keep-awake", show_awake(was.keep_awake.as_ref()), show_awake(is.keep_awake.as_ref()));
     compare(false, "health", show_health(was), show_health(is));
     fields.extend(process::changes(&was.process, &is.process).into_iter().map(Field::of_process));
     fields.extend(env_changes(&was.env, &is.env).into_iter().map(Field::of_process));
     fields.extend(route_changes(&was.routes, &is.routes));
     fields
+}
+
+fn show_awake(awake: Option<&AwakeSchedule>) -> String {
+    awake.map_or_else(
+        || "never".to_owned(),
+        |AwakeSchedule { schedule, for_s }| {
+            format!("{} in {} for {}", schedule.expression(), schedule.time_zone(), show_span(*for_s))
+        },
+    )
 }
 
 fn show_dispatch(rules: &DispatchRules) -> String {

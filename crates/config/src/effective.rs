@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 
 use toml_edit::{InlineTable, Value};
 use weal_model::{
-    AcmeChallenge, AcmeSpec, Algorithm, AppKind, AppSpec, CertificateSource, DispatchRules, Enactment, HealthProbe, HttpRules,
-    Importance, LatePolicy, NodeSpec, NotifyBy, NotifySpec, Occasion, OverloadLimit, PoolSpec, RouteSpec, SandboxMode,
-    SandboxSpec, ServiceClass, TlsVersion,
+    AcmeChallenge, AcmeSpec, Algorithm, AppKind, AppSpec, AwakeSchedule, CertificateSource, DispatchRules, Enactment,
+    HealthProbe, HttpRules, Importance, LatePolicy, NodeSpec, NotifyBy, NotifySpec, Occasion, OverloadLimit, PoolSpec, RouteSpec,
+    SandboxMode, SandboxSpec, ServiceClass, TlsVersion,
 };
 
 use crate::defaults;
@@ -236,7 +236,19 @@ fn app(spec: &AppSpec, release: Option<&AppSpec>) -> Section {
         Some(seconds) => app.add("sleep-after", show_span(seconds)),
         None => app.add_absent("sleep-after", "when it pays"),
     }
+    add_keep_awake(&mut app, spec.keep_awake.as_ref());
     app
+}
+
+fn add_keep_awake(app: &mut Section, awake: Option<&AwakeSchedule>) {
+    let Some(AwakeSchedule { schedule, for_s }) = awake else { return app.add_absent("keep-awake", "never") };
+    let parts = [
+        ("schedule", schedule.expression().to_owned()),
+        ("time-zone", schedule.time_zone().to_owned()),
+        ("for", show_span(*for_s)),
+    ];
+    let table: InlineTable = parts.into_iter().collect();
+    app.add("keep-awake", table);
 }
 
 /// A list where all must be ready.

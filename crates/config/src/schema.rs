@@ -289,10 +289,20 @@ fn app_keys() -> Vec<(&'static str, Value)> {
                 "when its memory is worth more than the time to wake it",
             ),
         ),
+        ("keep-awake", keep_awake()),
     ]);
     keys.extend(flows::app_keys());
     keys.extend(process::app_keys());
     keys
+}
+
+fn keep_awake() -> Value {
+    let mut keys = jobs::schedule();
+    let span = json!({ "type": "string", "pattern": SPAN });
+    keys.push(("for", describe(span, "For how long from each date on, from a minute to a week.", "")));
+    let what = "When it is kept awake, whether or not requests come: from each date of a schedule on for so long. In between it may sleep.";
+    let table = table(what, &["schedule", "for"], keys);
+    describe(table, what, "never")
 }
 
 fn health() -> Value {

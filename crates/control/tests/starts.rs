@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weal_control::cycle::{Config, Cycle, Done, Effect, Input, Start};
+use weal_control::cycle::{AppOrders, Config, Cycle, Done, Effect, Input, Kept, Start};
 use weal_control::jobs::Costs;
-use weal_model::{Action, AppSpec, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, Time};
+use weal_model::{
+    Action, AppSpec, AwakeBy, Bytes, Cpu, InstanceId, InstanceRange, InstanceState, NodeName, NodeSpec, PoolSpec, Time,
+};
+use weal_protocol::controller::AppVerb;
 use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation, Revision};
 use weal_protocol::gateway::GatewayCounters;
 use weal_protocol::{Capabilities, NodeOrigin, Refusal};
@@ -45,6 +48,8 @@ struct World {
     /// The gateway says what it counts, and takes no config.
     refuses_config: bool,
     notes: Vec<String>,
+    /// What people ordered, as it is stored.
+    orders: AppOrders,
 }
 
 impl World {
@@ -73,7 +78,32 @@ impl World {
             starts: 0,
             refuses_config: false,
             notes: Vec::new(),
+            orders: AppOrders::default(),
         }
+    }
+
+    /// `web` needs no instance and has none.
+    fn at_rest() -> Self {
+        let mut world = Self::new(1);
+        let mut pool = (*world.pool).clone();
+        pool.apps.values_mut().for_each(|app| app.instances.min = 0);
+        world.pool = Arc::new(pool);
+        world.instances.clear();
+        world.replace_the_controller();
+        world
+    }
+
+    /// A new controller goes on with what is stored.
+    fn replace_the_controller(&mut self) {
+        let start = Start::first("gw".into(), Some(config(1, &self.pool)), Costs::THESIS);
+        self.cycle = Cycle::new(self.now, Start { orders: self.orders.clone(), ..start });
+        self.agenda.retain(|_, happens| !matches!(happens, Happens::Heard(_)));
+    }
+
+    /// What keeps `web` awake, and how many seconds still.
+    fn kept_awake(&self) -> Option<(AwakeBy, f64)> {
+        let kept = self.cycle.status(self.now, None)?.apps[0].kept_awake?;
+        Some((kept.by, kept.until.since(self.now).as_secs_f64().round()))
     }
 
     /// The next config has no `n1`.
@@ -167,6 +197,7 @@ impl World {
             Effect::SetReserves(_) => Input::Done(Done::Reserves(Ok(()))),
             Effect::Plan(request) => Input::Done(Done::Planned(Box::new(request.run()))),
             Effect::Note(note) => return self.notes.push(format!("{:.3} {}", self.now.as_secs_f64(), note.text)),
+            Effect::Keep(Kept::Orders(orders)) => return self.orders = orders,
             Effect::Keep(_) | Effect::Show { .. } => return,
         };
         let at = self.late(self.now);
@@ -247,4 +278,36 @@ fn nodes_that_an_engine_finds_itself_are_followed_and_never_configured() {
         assert_eq!(runs, [node], "{:#?}", world.notes);
     }
     assert_eq!(world.configured, 0, "{:#?}", world.notes);
+}
+
+#[test]
+fn an_order_keeps_an_application_awake_for_its_time_whichever_controller_runs() {
+    let mut world = World::at_rest();
+    world.live(LONG_S);
+    assert_eq!((world.starts, world.kept_awake()), (0, None), "{:#?}", world.notes);
+    let order = AppVerb::KeepAwake { for_s: Some(300) };
+    world.cycle.handle_verb(world.now, &"web".into(), order).unwrap();
+    world.live(LONG_S);
+    assert_eq!((world.starts, world.kept_awake()), (1, Some((AwakeBy::Order, 240.0))), "{:#?}", world.notes);
+    world.replace_the_controller();
+    world.live(LONG_S);
+    assert_eq!((world.starts, world.kept_awake()), (1, Some((AwakeBy::Order, 180.0))), "{:#?}", world.notes);
+    let refused = world.cycle.handle_sleep(world.now, &"web".into(), None).unwrap_err();
+    assert_eq!(refused.to_string(), "`web` is kept awake by an order for another 3 min");
+    world.live(3.0 * LONG_S);
+    assert_eq!((world.kept_awake(), &world.orders), (None, &AppOrders::default()), "{:#?}", world.notes);
+    assert!(world.notes.iter().any(|note| note.contains("web may sleep again")), "{:#?}", world.notes);
+}
+
+#[test]
+fn an_order_to_stay_awake_says_why_it_is_refused() {
+    let mut world = World::at_rest();
+    let order =
+        |world: &mut World, for_s| world.cycle.handle_verb(world.now, &"web".into(), AppVerb::KeepAwake { for_s: Some(for_s) });
+    assert_eq!(order(&mut world, 60), Err(Refusal::NotObserved));
+    world.live(LONG_S);
+    assert!(matches!(order(&mut world, 0), Err(Refusal::BadSpan { .. })));
+    assert!(matches!(order(&mut world, 8 * 86_400), Err(Refusal::BadSpan { .. })));
+    world.cycle.handle_verb(world.now, &"web".into(), AppVerb::Stop).unwrap();
+    assert_eq!(order(&mut world, 60), Err(Refusal::Halted { app: "web".into() }));
 }

@@ -69,6 +69,7 @@ pub fn status(time_s: f64, arrival_per_s: f64) -> Status {
         utility: Some(Utility(0.6)),
         rollout: None,
         told_to_sleep: false,
+        kept_awake: None,
         instances: vec![instance],
     };
     let node = NodeStatus {

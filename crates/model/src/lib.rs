@@ -23,6 +23,7 @@
 //!
 //! `Spec` is desired, `Status` is what users see of the observed, `Observation` is what was measured in one cycle.
 
+mod awake;
 mod dispatch;
 mod enactment;
 mod fnv;
@@ -56,6 +57,7 @@ mod unasked;
 mod units;
 pub mod written;
 
+pub use awake::{AwakeBy, AwakeSchedule, KeptAwake};
 pub use dispatch::{DispatchPolicy, DispatchRules, NameHash};
 pub use enactment::Enactment;
 pub use fnv::fnv1a;

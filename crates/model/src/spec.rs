@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ApiTls, AppName, Bytes, ClassName, ClientPolicy, CollectorUrl, Cpu, Enactment, HttpRules, InstanceProtocol, LogsTo, NodeName,
+    ApiTls, AppName, AwakeSchedule, Bytes, ClassName, ClientPolicy, CollectorUrl, Cpu, Enactment, HttpRules, InstanceProtocol, KeptAwake, LogsTo, NodeName,
     NotifySpec, ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec, Transport,
 };
 
@@ -328,12 +328,18 @@ pub struct AppSpec {
     /// False: no instance ever sleeps, and one that no request needs runs on.
     #[serde(default = "sleeps")]
     pub sleep: bool,
+    /// When it is kept awake, as if `sleep` were false.
+    #[serde(default)]
+    pub keep_awake: Option<AwakeSchedule>,
     /// Where applications that need it reach it at the gateway, as the gateway says; no config says it. `None` before that.
     #[serde(skip)]
     pub inner: Option<SocketAddr>,
     /// Somebody ordered it to stop, and nobody to start again; no config says it.
     #[serde(skip)]
     pub halted: bool,
+    /// It is kept awake now, by an order or by its schedule; no config says it. Invariant: then `sleep` is false and `instances.min` is not 0.
+    #[serde(skip)]
+    pub awake: Option<KeptAwake>,
     /// Of a task, the deploy that it runs for; no config says it.
     #[serde(skip)]
     pub deploy: u64,
@@ -397,8 +403,10 @@ impl AppSpec {
             http: HttpRules::default(),
             sleep_after_s: None,
             sleep: true,
+            keep_awake: None,
             inner: None,
             halted: false,
+            awake: None,
             deploy: 0,
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Algorithm, AppKind, AppName, Binding, Bytes, ClassName, Cpu, FlowId, Goal, Importance, InstanceId, InstanceState, JobStatus,
-    NodeName, OwnAnswer, Time, Utility, WorkFactor,
+    KeptAwake, NodeName, OwnAnswer, Time, Utility, WorkFactor,
 };
 
 /// The whole pool, now.
@@ -93,6 +93,9 @@ pub struct AppStatus {
     /// Whether it sleeps by an order, and no request has asked for it since.
     #[serde(default)]
     pub told_to_sleep: bool,
+    /// What keeps it awake, and until when; `None` when it may sleep.
+    #[serde(default)]
+    pub kept_awake: Option<KeptAwake>,
     /// Fewest instances.
     pub min: u32,
     /// Most instances.

@@ -295,6 +295,20 @@ pub enum AppVerb {
         /// How many; `None` is again what the config says.
         instances: Option<InstanceRange>,
     },
+    /// Keep it awake for a while, whether or not requests come.
+    KeepAwake {
+        /// Seconds from now on; `None` ends an earlier order.
+        for_s: Option<u64>,
+    },
+}
+
+/// `POST /v1/apps/{app}/keep-awake`: keep it awake for a while, whether or not requests come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KeepAwakeOrder {
+    /// Seconds from now on, a week at most. Another order takes the place of an earlier one; left out, it ends that one.
+    #[serde(default)]
+    pub for_s: Option<u64>,
 }
 
 /// `POST /v1/apps/{app}/scale`: run so many instances, whatever the config says.

@@ -96,6 +96,26 @@ pub enum Refusal {
         /// Which.
         app: AppName,
     },
+    /// An order or its schedule keeps it awake.
+    #[error("`{app}` is {how}")]
+    KeptAwake {
+        /// Which.
+        app: AppName,
+        /// `kept awake`, by what and for how long.
+        how: String,
+    },
+    /// A task runs once.
+    #[error("`{app}` is a task: it runs once per deploy and is never kept awake")]
+    IsTask {
+        /// Which.
+        app: AppName,
+    },
+    /// Nobody keeps an application awake for so long.
+    #[error("an order keeps an application awake for at least a second and at most {most_s} s: write `sleep = false` for longer")]
+    BadSpan {
+        /// The most seconds.
+        most_s: u64,
+    },
     /// An application that is awake needs it.
     #[error("`{by}` is awake and needs it")]
     StillNeeded {

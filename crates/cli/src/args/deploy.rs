@@ -68,6 +68,20 @@ pub struct Scale {
     pub instances: Wanted,
 }
 
+/// `weal keep-awake`.
+#[derive(Debug, Clone, Args)]
+pub struct KeepAwake {
+    /// Which pool, and which application.
+    #[command(flatten)]
+    pub app: AppTarget,
+    /// For how long: `10m`, `8h`; a week at most.
+    #[arg(long = "for", value_name = "DURATION", default_value = "10m")]
+    pub span: String,
+    /// End an earlier order instead.
+    #[arg(long, conflicts_with = "span")]
+    pub end: bool,
+}
+
 /// `weal exec`.
 #[derive(Debug, Clone, Args)]
 pub struct Exec {

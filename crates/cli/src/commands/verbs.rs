@@ -1,15 +1,16 @@
-//! `weal restart`, `stop`, `start` and `scale`: an order about one application, and the wait until it is carried out.
+//! `weal restart`, `stop`, `start`, `scale` and `keep-awake`: an order about one application, and the wait until it is carried out.
 
-use weal_model::{AppState, AppStatus, InstanceState};
+use weal_model::{AppState, AppStatus, AwakeBy, InstanceState};
 use weal_protocol::controller::{AppOrdered, AppVerb};
 
 use super::json_text;
 use super::sleep::until;
-use crate::args::deploy::{AppTarget, Scale, Wanted};
+use crate::args::deploy::{AppTarget, KeepAwake, Scale, Wanted};
 use crate::client::{Client, block_on};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::state::StateDir;
+use crate::values::long_span;
 
 /// Runs `weal restart`.
 ///
@@ -49,6 +50,18 @@ pub fn scale(order: &Scale, json: bool) -> anyhow::Result<()> {
         let is_known = (app.min, app.max) == (ordered.range.min, ordered.range.max);
         let running = app.instances.iter().filter(|instance| instance.state.is_active()).count();
         is_known && has_enough(app) && running <= app.max as usize
+    })
+}
+
+/// Runs `weal keep-awake`.
+///
+/// # Errors
+/// The duration is none, or no instance gets ready.
+pub fn keep_awake(order: &KeepAwake, json: bool) -> anyhow::Result<()> {
+    let for_s = if order.end { None } else { Some(long_span(&order.span)?.ceil() as u64) };
+    carry_out(&order.app, AppVerb::KeepAwake { for_s }, "stay awake", json, |app, _| match for_s {
+        Some(_) => app.kept_awake.is_some() && has_enough(app),
+        None => app.kept_awake.is_none_or(|kept| kept.by != AwakeBy::Order),
     })
 }
 
@@ -96,5 +109,6 @@ fn said(app: &AppStatus) -> String {
     let ids: Vec<&str> =
         app.instances.iter().filter(|instance| instance.state.is_active()).map(|instance| instance.id.as_str()).collect();
     let ids = if ids.is_empty() { String::new() } else { format!(" ({})", ids.join(", ")) };
-    format!("{} {}{ids}\n", app.name, app.state.phrase())
+    let awake = if app.kept_awake.is_some() { format!(": {}", app.detail) } else { String::new() };
+    format!("{} {}{ids}{awake}\n", app.name, app.state.phrase())
 }

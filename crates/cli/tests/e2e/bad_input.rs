@@ -6,7 +6,7 @@ use std::process::Output;
 use crate::pool::{Pool, echo_app, open_to_all, text};
 
 /// Every command that asks a running pool, with what it needs besides. `FILE` stands for a file that is not there.
-const ASKING: [&[&str]; 31] = [
+const ASKING: [&[&str]; 32] = [
     &["status"],
     &["instances"],
     &["events"],
@@ -26,6 +26,7 @@ const ASKING: [&[&str]; 31] = [
     &["scale", "echo", "2"],
     &["sleep", "echo"],
     &["wake", "echo"],
+    &["keep-awake", "echo"],
     &["exec", "echo", "--", "true"],
     &["deploy", "--yes"],
     &["rollback", "--yes"],

@@ -69,6 +69,51 @@ fn an_application_that_works_without_requests_keeps_itself_awake_until_it_is_don
 }
 
 #[test]
+fn an_order_keeps_an_application_awake_for_a_while_and_a_new_controller_too() {
+    let pool = asleep(&["shop", "quiet"], &(sleepy("shop", "") + &sleepy("quiet", "")));
+    let ordered = pool.run(&["keep-awake", "shop", "--for", "10m"]);
+    let said = text(&ordered.stdout);
+    assert!(
+        ordered.status.success() && said.contains("kept awake by an order for another 10 min"),
+        "{said}{}",
+        text(&ordered.stderr)
+    );
+    let refused = text(&pool.run(&["sleep", "shop"]).stderr);
+    assert!(refused.contains("`shop` is kept awake by an order for another"), "{refused}");
+    assert!(text(&pool.run(&["why", "shop"]).stdout).contains("kept awake by an order"));
+    pool.kill_role("controller");
+    pool.eventually("the controller is back", || pool.status());
+    // A neighbour that is woken and sleeps again shows that time enough has passed.
+    answered(&pool, "quiet");
+    until_asleep(&pool, "quiet");
+    assert_eq!(state_of(&pool, "shop").as_deref(), Some("ready"));
+    let ended = pool.run(&["keep-awake", "shop", "--end"]);
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    until_asleep(&pool, "shop");
+    let audit = text(&pool.run(&["audit"]).stdout);
+    assert_eq!(audit.matches("POST /v1/apps/shop/keep-awake").count(), 2, "{audit}");
+    let refused = pool.run(&["keep-awake", "shop", "--for", "8d"]);
+    assert!(text(&refused.stderr).contains("at most 604800 s"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn an_order_to_stay_awake_ends_by_itself_and_a_schedule_wakes_without_a_request() {
+    let always = "keep-awake = { schedule = \"* * * * *\", for = \"2min\" }";
+    let mut pool = Pool::new(&(sleepy("shop", "") + &sleepy("desk", always)));
+    pool.start();
+    until_asleep(&pool, "shop");
+    pool.eventually("desk ready", || (state_of(&pool, "desk")? == "ready").then_some(()));
+    let shown = text(&pool.run(&["status"]).stdout);
+    assert!(shown.contains("kept awake by its schedule"), "{shown}");
+    let ordered = pool.run(&["keep-awake", "shop", "--for", "15s"]);
+    assert!(ordered.status.success(), "{}", text(&ordered.stderr));
+    until_asleep(&pool, "shop");
+    let events = text(&pool.run(&["events", "-n", "1000"]).stdout);
+    assert!(events.contains("shop may sleep again: its time to be kept awake has passed"), "{events}");
+    assert_eq!(state_of(&pool, "desk").as_deref(), Some("ready"));
+}
+
+#[test]
 fn an_application_sleeps_and_wakes_for_a_request_without_a_controller() {
     let pool = asleep(&["shop"], &sleepy("shop", ""));
     let pids = pool.instance_pids();

@@ -89,7 +89,7 @@ fn a_command_runs_beside_an_instance_with_its_environment() {
 #[test]
 fn each_order_says_what_is_wrong_with_a_name_and_that_nothing_runs() {
     let mut pool = Pool::unwatched(&echo_app("echo", ""));
-    let orders: [&[&str]; 10] = [
+    let orders: [&[&str]; 11] = [
         &["restart", "shop"],
         &["stop", "shop"],
         &["start", "shop"],
@@ -98,6 +98,7 @@ fn each_order_says_what_is_wrong_with_a_name_and_that_nothing_runs() {
         &["reload", "shop"],
         &["sleep", "shop"],
         &["wake", "shop"],
+        &["keep-awake", "shop"],
         &["why", "shop"],
         &["instances", "shop"],
     ];

@@ -11,14 +11,14 @@ use weal_model::{
 
 use super::argv::check_argv;
 use super::paths::{below, is_literal};
-use super::{dispatch, health, image, pool, process, routes, sandbox, task};
+use super::{awake, dispatch, health, image, pool, process, routes, sandbox, task};
 use crate::env_file::{RESERVED, is_variable};
 use crate::given::GIVEN_TO_INSTANCES;
 use crate::section::{Reading, Section};
 use crate::{defaults, suggest};
 
 /// Every key of `[app.NAME]`.
-pub(crate) const KEYS: [&str; 49] = [
+pub(crate) const KEYS: [&str; 50] = [
     "run",
     "image",
     "entrypoint",
@@ -68,6 +68,7 @@ pub(crate) const KEYS: [&str; 49] = [
     "time-zone",
     "stdin",
     "sleep",
+    "keep-awake",
 ];
 /// More instances than this of one application are a slip of the finger.
 const MOST_INSTANCES: u32 = 10_000;
@@ -119,8 +120,10 @@ pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &
         http,
         sleep_after_s: section.span(reading, "sleep-after", (0.1, 31_536_000.0)),
         sleep: read_sleep(reading, &section),
+        keep_awake: awake::read(reading, &section),
         inner: None,
         halted: false,
+        awake: None,
         deploy: 0,
     };
     image::check(reading, &section, &spec);

@@ -134,7 +134,8 @@ fn read_files(reading: &mut Reading, section: &Section, folder: &Path) -> JobFil
     JobFiles { inputs: inputs.iter().map(|input| below(folder, input)).collect(), outputs, to }
 }
 
-fn read_schedule(reading: &mut Reading, section: &Section) -> Option<Schedule> {
+/// The dates that a table has in its keys `schedule` and `time-zone`.
+pub(super) fn read_schedule(reading: &mut Reading, section: &Section) -> Option<Schedule> {
     if section.item("schedule").is_none() {
         let help = "add `schedule = \"0 3 * * *\"`, which is 3:00 each day";
         reading.findings.error(reading.places.key(&section.path), format!("`{}` has no `schedule`", section.path), help);
@@ -159,7 +160,7 @@ fn key_of(error: &ScheduleError) -> &'static str {
 fn help(error: &ScheduleError) -> &'static str {
     match error {
         ScheduleError::TimeZone { .. } => "write a name such as `Europe/Berlin` or `UTC`",
-        ScheduleError::NoDate => "a month has no such day: its jobs would never run",
+        ScheduleError::NoDate => "a month has no such day, so its date would never come",
         ScheduleError::Parts { .. } | ScheduleError::Part { .. } | ScheduleError::Long => {
             "`0 3 * * *` is 3:00 each day, `*/15 9-17 * * mon-fri` each quarter of an hour at work"
         }

@@ -5,6 +5,7 @@ mod address;
 mod api_tls;
 mod app;
 mod argv;
+mod awake;
 mod class;
 mod clients;
 mod dispatch;

@@ -10,7 +10,7 @@ use crate::section::{Reading, Section};
 use crate::suggest;
 
 /// Keys that say nothing about what runs once.
-const NOT_FOR_TASKS: [&str; 5] = ["health", "instances", "routes", "release", "sleep-after"];
+const NOT_FOR_TASKS: [&str; 6] = ["health", "instances", "routes", "release", "sleep-after", "keep-awake"];
 /// Nobody asks a task how it is.
 const NEVER_S: f64 = 86_400.0;
 
@@ -81,6 +81,7 @@ fn runs_once(mut spec: AppSpec) -> AppSpec {
     (spec.health.interval_s, spec.health.start_timeout_s, spec.health.replace_after) = (NEVER_S, NEVER_S, 0);
     (spec.instances, spec.per_node, spec.pinned) = (InstanceRange { min: 1, max: 1 }, 1, true);
     spec.routes.clear();
+    spec.keep_awake = None;
     if spec.restart == RestartPolicy::Always {
         spec.restart = RestartPolicy::Never;
     }

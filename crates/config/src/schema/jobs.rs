@@ -43,7 +43,8 @@ fn files() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn dates() -> Vec<(&'static str, Value)> {
+/// The keys of a schedule.
+pub(super) fn schedule() -> Vec<(&'static str, Value)> {
     vec![
         (
             "schedule",
@@ -61,6 +62,12 @@ fn dates() -> Vec<(&'static str, Value)> {
                 &quoted(defaults::TIME_ZONE),
             ),
         ),
+    ]
+}
+
+fn dates() -> Vec<(&'static str, Value)> {
+    let mut keys = schedule();
+    keys.extend([
         (
             "overlap",
             describe(
@@ -78,7 +85,8 @@ fn dates() -> Vec<(&'static str, Value)> {
             ),
         ),
         ("done-by", span("The goal: within so long from its date, a job is to be done.", "its next date")),
-    ]
+    ]);
+    keys
 }
 
 fn needs() -> Vec<(&'static str, Value)> {

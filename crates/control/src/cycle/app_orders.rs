@@ -1,11 +1,12 @@
-//! What people ordered about applications, beside what the config says: which are stopped, and how many instances others have.
+//! What people ordered about applications, beside what the config says: which are stopped, how many instances others have,
+//! and which are kept awake.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use weal_model::{AppName, InstanceRange, PoolSpec};
+use weal_model::{AppName, InstanceRange, PoolSpec, Time};
 
-/// Orders that last until another one, or until their application leaves the config.
+/// Orders that last until another one, until their time has passed, or until their application leaves the config.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AppOrders {
@@ -13,6 +14,8 @@ pub struct AppOrders {
     pub halted: BTreeSet<AppName>,
     /// Instances that they have in place of what the config says.
     pub scaled: BTreeMap<AppName, InstanceRange>,
+    /// Kept awake until then by the engine's clock.
+    pub awake: BTreeMap<AppName, Time>,
 }
 
 impl AppOrders {
@@ -20,6 +23,7 @@ impl AppOrders {
     pub(super) fn retain(&mut self, pool: &PoolSpec) {
         self.halted.retain(|app| pool.apps.contains_key(app));
         self.scaled.retain(|app, _| pool.apps.contains_key(app));
+        self.awake.retain(|app, _| pool.apps.contains_key(app));
     }
 
     /// `pool` as people ordered it.
@@ -57,7 +61,7 @@ mod tests {
     #[test]
     fn a_stopped_application_wants_no_instance_and_a_scaled_one_those_that_were_ordered() {
         let range = InstanceRange { min: 2, max: 3 };
-        let orders = AppOrders { halted: ["db".into()].into(), scaled: [("shop".into(), range)].into() };
+        let orders = AppOrders { halted: ["db".into()].into(), scaled: [("shop".into(), range)].into(), ..AppOrders::default() };
         let applied = orders.applied(&pool());
         assert!(applied.apps["db"].halted && applied.apps["db"].manual && applied.apps["db"].instances.min == 0);
         assert_eq!((applied.apps["shop"].instances, applied.apps["shop"].per_node), (range, 3));
@@ -67,7 +71,11 @@ mod tests {
     #[test]
     fn orders_end_with_their_application() {
         let range = InstanceRange { min: 2, max: 3 };
-        let mut orders = AppOrders { halted: ["gone".into()].into(), scaled: [("gone".into(), range)].into() };
+        let mut orders = AppOrders {
+            halted: ["gone".into()].into(),
+            scaled: [("gone".into(), range)].into(),
+            awake: [("gone".into(), Time::ZERO)].into(),
+        };
         orders.retain(&pool());
         assert_eq!(orders, AppOrders::default());
     }

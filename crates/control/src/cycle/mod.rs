@@ -60,6 +60,7 @@
 
 mod acting;
 mod app_orders;
+mod awake;
 mod between;
 mod effect;
 mod forecast;
@@ -143,7 +144,7 @@ impl Cycle {
     /// When [`Cycle::handle_timeout`] is to be called at the latest.
     pub fn poll_timeout(&self) -> Time {
         let timers = self.0.timers.next(self.0.operations.any_draining(), self.0.waiting.flow_cycle.is_some());
-        self.0.next_date.map_or(timers, |date| date.min(timers))
+        [self.0.next_date, self.0.next_awake].into_iter().flatten().fold(timers, Time::min)
     }
 
     /// Any of what may happen; for replays. An order's answer is lost.
@@ -189,6 +190,7 @@ impl Cycle {
             self.0.begin_plan(now);
         }
         self.0.follow_schedules(now);
+        self.0.follow_awake(now);
         self.0.look(now);
     }
 
@@ -196,6 +198,7 @@ impl Cycle {
     pub fn handle_config(&mut self, now: Time, config: Config) {
         self.0.timers.restart(now, Some(&config.pool));
         self.0.put_in_force(config);
+        self.0.follow_awake(now);
         self.0.placing.starts.forget();
         self.0.engine.retry_nodes = now;
         self.0.waiting.update = Some(self.0.engine.look.want());
@@ -231,6 +234,7 @@ impl Cycle {
                 self.0.engine.handle_seen(now, seen);
                 self.0.settle_jobs(now);
                 self.0.follow_schedules(now);
+                self.0.follow_awake(now);
                 if !self.0.configure_nodes(now) {
                     self.0.serve_waiting(now);
                 }
@@ -306,7 +310,7 @@ impl Cycle {
         taken
     }
 
-    /// Restarts, stops, starts or scales an application.
+    /// Restarts, stops, starts or scales an application, or keeps it awake.
     ///
     /// # Errors
     /// When that cannot be done.
@@ -422,6 +426,7 @@ impl Cycle {
         Some(status::status(&status::Inputs {
             pool: &config.pool,
             time: now,
+            its_time: self.0.engine.its_time(now),
             config_generation: config.generation,
             config_error,
             problems: self.0.problems.texts(),

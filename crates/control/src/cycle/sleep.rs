@@ -32,6 +32,9 @@ impl State {
         if let Some(why) = self.no_such(app).or_else(|| self.engine.away(now)) {
             return Err(why);
         }
+        if let Some(kept) = pool.apps.get(app).and_then(|app| app.awake) {
+            return Err(Refusal::KeptAwake { app: app.clone(), how: kept.phrase(self.engine.its_time(now)) });
+        }
         if pool.apps.get(app).is_some_and(|app| !app.sleep) {
             return Err(Refusal::NeverSleeps { app: app.clone() });
         }
@@ -65,14 +68,10 @@ impl State {
         if let Some(why) = self.no_such(app) {
             return Err(why);
         }
-        self.sleep.resting.remove(app);
-        self.keep_resting();
-        let its_time = self.engine.its_time(now);
-        self.learned.handle_wanted(its_time, app);
+        self.end_rest(now, app, "its application was woken by an order");
         if let Some(why) = self.engine.away(now) {
             return Err(why);
         }
-        self.call_off(app, "its application was woken by an order");
         let mine = || self.engine.instances().iter().filter(|seen| seen.app == *app);
         let wake_s = |seen: &InstanceSeen, rung| seen.costs.of(rung).wake_s.unwrap_or(f64::MAX);
         let cheapest = mine().filter_map(|seen| Some((seen.state.rung()?, seen)));
@@ -94,6 +93,15 @@ impl State {
         self.push_gateway_config();
         self.timers.schedule_plan(now);
         Ok(taken)
+    }
+
+    /// An order to sleep holds no longer, and instances that drain for their sleep stay awake.
+    pub(super) fn end_rest(&mut self, now: Time, app: &AppName, why: &str) {
+        self.sleep.resting.remove(app);
+        self.keep_resting();
+        let its_time = self.engine.its_time(now);
+        self.learned.handle_wanted(its_time, app);
+        self.call_off(app, why);
     }
 
     /// Who was told to sleep is not woken because a controller ends.

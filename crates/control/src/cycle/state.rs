@@ -17,6 +17,7 @@ use weal_protocol::node::InstanceEvent;
 use weal_protocol::{NodeOrigin, Refusal};
 
 use super::app_orders::AppOrders;
+use super::awake::Awake;
 use super::effect::{Config, Effect, Kept, Note, Start};
 use super::learned::Learned;
 use super::observe::{self, Observer};
@@ -42,6 +43,9 @@ pub(super) struct State {
     pub orders: AppOrders,
     /// [`Self::orders`] as it is stored.
     pub kept_orders: AppOrders,
+    pub awake: Awake,
+    /// When the next application begins or ceases to be kept awake, on the loop's clock.
+    pub next_awake: Option<Time>,
     pub engine: Engine,
     pub gateway: Gateway,
     pub timers: Timers,
@@ -110,6 +114,8 @@ impl State {
             written: None,
             kept_orders: start.orders.clone(),
             orders: start.orders,
+            awake: Awake::default(),
+            next_awake: None,
             engine: Engine::new(start.engine),
             gateway: Gateway::default(),
             timers: Timers::default(),
@@ -139,13 +145,16 @@ impl State {
     pub(super) fn put_in_force(&mut self, config: Config) {
         self.orders.retain(&config.pool);
         self.written = Some(config);
+        self.awake.handle_changed();
         self.follow_orders();
     }
 
     /// Takes over what people ordered beside the config, and has it kept.
     pub(super) fn follow_orders(&mut self) {
         let Some(written) = &self.written else { return };
-        self.config = Some(Config { pool: Arc::new(self.orders.applied(&written.pool)), ..written.clone() });
+        let mut pool = self.orders.applied(&written.pool);
+        self.awake.apply(&mut pool);
+        self.config = Some(Config { pool: Arc::new(pool), ..written.clone() });
         self.follow_inner_addresses();
         if self.orders != self.kept_orders {
             self.kept_orders.clone_from(&self.orders);

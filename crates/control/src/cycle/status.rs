@@ -6,8 +6,8 @@ use crate::flow::shares::CpuShares;
 use weal_model::{
     AppKind, AppName, AppSample, AppSpec, AppState, AppStatus, Binding, Bytes, ClassName, Cpu, FlowAllocation, FlowSample,
     FlowStatus, GatewayName, Goal, HistorySample, InstanceId, InstanceState, InstanceStatus, JobPhase, JobSample, JobStatus,
-    LatencySummary, NodeName, NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus, Rung, SeatPlan,
-    Snapshot, Status, Time, WorkFactor,
+    KeptAwake, LatencySummary, NodeName, NodeSample, NodeStatus, PlanSummary, PoolSpec, Report, RolloutPhase, RolloutStatus,
+    Rung, SeatPlan, Snapshot, Status, Time, WorkFactor,
 };
 use weal_protocol::engine::{InstanceSeen, Observation, Revision};
 use weal_protocol::gateway::GatewayCounters;
@@ -20,6 +20,8 @@ use super::tasks::{TaskState, state as task_state, waits_for};
 pub(super) struct Inputs<'a> {
     pub pool: &'a PoolSpec,
     pub time: Time,
+    /// The same by the engine's clock.
+    pub its_time: Time,
     pub config_generation: u64,
     pub config_error: Option<&'a str>,
     pub problems: Vec<String>,
@@ -121,6 +123,11 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
     let explained = inputs.report.apps.get(&app.name);
     let rollout = inputs.rollouts.get(&app.name).cloned();
     let (state, detail) = beside_rollout(app_state(app, &mine, inputs), rollout.as_ref());
+    let kept_awake = kept_awake(app, inputs);
+    let detail = match kept_awake {
+        Some(kept) if detail.is_empty() => kept.phrase(inputs.time),
+        _ => detail,
+    };
     let utilities = flows.iter().filter(|flow| flow.app == app.name).filter_map(|flow| flow.utility);
     AppStatus {
         name: app.name.clone(),
@@ -129,6 +136,7 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
         detail,
         rollout,
         told_to_sleep: inputs.resting.contains_key(&app.name),
+        kept_awake,
         min: app.instances.min,
         max: app.instances.max,
         cpu_used: mine.iter().map(|instance| instance.cpu_used).sum(),
@@ -138,6 +146,11 @@ fn app_status(app: &AppSpec, instances: &[InstanceSeen], flows: &[FlowStatus], i
         utility: utilities.min_by(|a, b| a.0.total_cmp(&b.0)),
         instances: mine,
     }
+}
+
+/// What keeps an application awake, by the status' own clock.
+fn kept_awake(app: &AppSpec, inputs: &Inputs<'_>) -> Option<KeptAwake> {
+    app.awake.map(|kept| KeptAwake { until: inputs.time + kept.until.since(inputs.its_time), by: kept.by })
 }
 
 /// What is said of an application whose instances are being replaced: that a rollout is stuck comes before that the old version serves, and

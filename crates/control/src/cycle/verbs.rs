@@ -1,4 +1,4 @@
-//! Orders about one application: restart, stop, start, scale.
+//! Orders about one application: restart, stop, start, scale, keep awake.
 
 use weal_model::{AppName, AppSpec, EventKind, InstanceId, InstanceRange, PoolSpec, Time};
 use weal_protocol::Refusal;
@@ -31,8 +31,10 @@ impl State {
                 format!("{app} is started by an order")
             }
             AppVerb::Scale { instances } => self.scale(&spec, instances)?,
+            AppVerb::KeepAwake { for_s } => self.order_awake(now, &spec, for_s)?,
         };
         self.note(Note::info(EventKind::Plan, text).app(app));
+        self.follow_awake(now);
         self.follow_orders();
         self.push_gateway_config();
         self.timers.schedule_plan_at_once(now);

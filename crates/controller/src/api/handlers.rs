@@ -18,7 +18,9 @@ use crate::driver::Order;
 use crate::store::{CONFIGS_KEPT, StoredConfig};
 use crate::{clock, metrics, why};
 use weal_protocol::Refusal;
-use weal_protocol::controller::{AppVerb, Caller, ConfigUpdate, ConfigVersion, NoteOrder, NoteTaken, ScaleOrder, SleepOrder};
+use weal_protocol::controller::{
+    AppVerb, Caller, ConfigUpdate, ConfigVersion, KeepAwakeOrder, NoteOrder, NoteTaken, ScaleOrder, SleepOrder,
+};
 
 /// How long a caller may wait for another config, in seconds: less than an answer may take.
 const LONGEST_CONFIG_WAIT_S: u64 = 25;
@@ -207,6 +209,10 @@ pub(super) async fn start(api: ApiState, Path(app): Path<AppName>) -> Response {
 
 pub(super) async fn scale(api: ApiState, Path(app): Path<AppName>, Body(order): Body<ScaleOrder>) -> Response {
     give_verb(&api, app, AppVerb::Scale { instances: order.instances }).await
+}
+
+pub(super) async fn keep_awake(api: ApiState, Path(app): Path<AppName>, Body(order): Body<KeepAwakeOrder>) -> Response {
+    give_verb(&api, app, AppVerb::KeepAwake { for_s: order.for_s }).await
 }
 
 async fn give_verb(api: &ApiState, app: AppName, verb: AppVerb) -> Response {

@@ -19,8 +19,8 @@ use super::state::Api;
 use super::{dashboard, handlers, jobs, keys, logs, stream};
 use weal_protocol::controller::{
     ApiError, AppOrdered, AuditEntry, ConfigRefused, ConfigTaken, ConfigUpdate, ConfigVersion, ConfigView, JobForecast,
-    JobSubmission, JobTaken, NoteOrder, NoteTaken, PlanView, ScaleOrder, SleepOrder, SleepTaken, TokenMade, TokenOrder,
-    TokenRevoked, TokenView, WakeTaken,
+    JobSubmission, JobTaken, KeepAwakeOrder, NoteOrder, NoteTaken, PlanView, ScaleOrder, SleepOrder, SleepTaken, TokenMade,
+    TokenOrder, TokenRevoked, TokenView, WakeTaken,
 };
 use weal_protocol::metrics::Metrics;
 
@@ -221,11 +221,13 @@ pub(super) fn routes() -> Vec<Route> {
 fn verb_routes() -> Vec<Route> {
     let order = |path, summary, handler| Route::order(path, summary, json::<AppOrdered>(), handler);
     let scale = order("/v1/apps/{app}/scale", "Run so many instances of an application.", post(handlers::scale));
+    let awake = order("/v1/apps/{app}/keep-awake", "Keep an application awake for a while.", post(handlers::keep_awake));
     vec![
         order("/v1/apps/{app}/restart", "Replace an application's instances one by one.", post(handlers::restart)),
         order("/v1/apps/{app}/stop", "Stop an application until somebody starts it.", post(handlers::stop)),
         order("/v1/apps/{app}/start", "Let an application run again.", post(handlers::start)),
         Route { body: Some(|generator| generator.subschema_for::<ScaleOrder>()), ..scale },
+        Route { body: Some(|generator| generator.subschema_for::<KeepAwakeOrder>()), ..awake },
     ]
 }
 

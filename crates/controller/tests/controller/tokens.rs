@@ -52,6 +52,7 @@ const ROUTES: [(&str, &[&str]); 5] = [
             "get /v1/configs/{generation}",
             "get /v1/schedules",
             "post /v1/apps/{app}/exec",
+            "post /v1/apps/{app}/keep-awake",
             "post /v1/apps/{app}/reload",
             "post /v1/apps/{app}/restart",
             "post /v1/apps/{app}/scale",

@@ -134,8 +134,10 @@ fn app_spec(source: &Source, file: &ScenarioFile, name: &str, table: &Spanned<Ap
         http: weal_model::HttpRules::default(),
         sleep_after_s: None,
         sleep: true,
+        keep_awake: None,
         inner: None,
         halted: false,
+        awake: None,
         deploy: 0,
     })
 }

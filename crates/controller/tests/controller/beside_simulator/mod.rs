@@ -338,7 +338,9 @@ impl Run {
                 let word = match verb {
                     AppVerb::Stop => "stop",
                     AppVerb::Start => "start",
-                    AppVerb::Restart | AppVerb::Scale { .. } => panic!("the scenario has none: {order:?}"),
+                    AppVerb::Restart | AppVerb::Scale { .. } | AppVerb::KeepAwake { .. } => {
+                        panic!("the scenario has none: {order:?}")
+                    }
                 };
                 (format!("/v1/apps/{app}/{word}"), Ok(String::new()))
             }
