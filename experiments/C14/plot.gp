@@ -4,6 +4,12 @@ set datafile separator comma
 set key outside below
 set grid
 
+set output 'front.svg'
+set title 'lowest utility against changes, by the price of a change' noenhanced
+set xlabel 'changes a cycle' noenhanced
+set ylabel 'lowest utility' noenhanced
+plot for [column=2:4] 'front.csv' using 1:column with points title columnheader(column) noenhanced
+
 set output 'figure-5.13-changes.svg'
 set title 'changes by cycle (seed 1)' noenhanced
 set xlabel 'cycle' noenhanced

@@ -162,13 +162,10 @@ fn p1_p2_pacifici_seats() {
 #[test]
 fn c13_c14_carrera_5_6_1_placement() {
     check_but("C13", &["the harder, the larger the difference"]);
+    // Equal nodes are renamed, so that the rival keeps more places than the thesis' does.
     let known = [
-        "not overloaded: average utility, over that for satisfied demand",
-        "partly overloaded: changes per cycle",
         "partly overloaded: average utility, over that for satisfied demand",
-        "partly overloaded: weal: most changes in a cycle",
-        "overloaded: changes per cycle",
-        "overloaded: weal: most changes in a cycle",
+        "satisfied demand: most changes in a cycle of all three",
     ];
     check_but("C14", &known);
 }

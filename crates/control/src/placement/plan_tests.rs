@@ -167,6 +167,21 @@ fn two_that_wait_for_each_other_leave_nobody_without_anything() {
     assert!(begun.iter().any(|action| action.starts_with("start c-1")), "{begun:?}");
 }
 
+/// `a` would be best off where `b` is, and `b` goes only when its replacement answers.
+#[test]
+fn one_that_runs_nowhere_begins_where_there_is_room_now() {
+    let mut a = app("a", 100, 1, 1);
+    a.apart.insert("b".into());
+    let mut pool = pool(2, vec![a, app("b", 100, 1, 2)]);
+    pool.nodes[1].cpu = Cpu(0.8);
+    let mut policy = Policy::new(pool.clone());
+    for (name, cpu) in [("a", 2.0), ("b", 0.6)] {
+        policy.demands.insert(name.into(), wants(cpu));
+    }
+    let begun = actions(&snapshot(&pool, &[("b-1", 0, Ready)]), &policy);
+    assert!(begun.iter().any(|action| action == "start a-1 on n1"), "{begun:?}");
+}
+
 /// Who may not be beside it neither meets it on its way to sleep.
 #[test]
 fn what_comes_up_to_stand_by_ends_when_one_needs_its_node_that_must_be_apart() {

@@ -5,6 +5,7 @@
 
 use weal_model::{Cpu, Utility};
 
+use crate::placement::policy::AppCosts;
 use crate::utility::Curve;
 
 /// One node.
@@ -28,6 +29,15 @@ pub struct ChangeCost {
     pub resume: f64,
     /// Suspending or stopping one.
     pub remove: f64,
+}
+
+impl ChangeCost {
+    /// What changes that take `costs` cost as utility lost over `horizon_s` seconds: while a change lasts, its application is without what it was to
+    /// gain, and the CPU that it uses is lost to those it shares the pool with; either is at worst one unit of utility a second.
+    pub fn measured(costs: AppCosts, horizon_s: f64) -> Self {
+        let lost = |seconds: f64| if seconds.is_finite() { (seconds.max(0.0) / horizon_s.max(1.0)).min(1.0) } else { 1.0 };
+        Self { start: lost(costs.start_s) + lost(costs.start_work.0), resume: lost(costs.resume_s), remove: lost(costs.remove_s) }
+    }
 }
 
 impl Default for ChangeCost {

@@ -9,7 +9,7 @@ use weal_model::{
 
 use super::dense::{App, ChangeCost, Node, Problem};
 use super::jobs::Jobs;
-use crate::placement::policy::{AppCosts, Policy};
+use crate::placement::policy::Policy;
 use crate::utility::Curve;
 
 /// What a start costs, besides what it costs others and in proportion to that, where an application may run only once and does: nobody
@@ -184,7 +184,7 @@ impl<'a> Translation<'a> {
             }
         }
         let costs = policy.costs.get(&spec.name).copied().unwrap_or_default();
-        app.cost = in_utility(costs, policy.horizon_s);
+        app.cost = ChangeCost::measured(costs, policy.horizon_s);
         app
     }
 
@@ -208,17 +208,6 @@ impl<'a> Translation<'a> {
 /// The memory that a sleeping instance holds which may use `limit`: as measured, unless that is more than its `node` has.
 pub(crate) fn asleep_memory(measured: Option<Bytes>, limit: Bytes, node: Bytes) -> Bytes {
     measured.filter(|used| *used <= node).unwrap_or(limit)
-}
-
-/// What changes cost as utility lost over `horizon_s` seconds: while a change lasts, its application is without what it was to gain, and
-/// the CPU that it uses is lost to those it shares the pool with; either is at worst one unit of utility a second.
-fn in_utility(costs: AppCosts, horizon_s: f64) -> ChangeCost {
-    let lost = |seconds: f64| if seconds.is_finite() { (seconds.max(0.0) / horizon_s.max(1.0)).min(1.0) } else { 1.0 };
-    ChangeCost {
-        start: lost(costs.start_s) + lost(costs.start_work.0),
-        resume: lost(costs.resume_s),
-        remove: lost(costs.remove_s),
-    }
 }
 
 fn reachable(snapshot: &Snapshot, name: &NodeName) -> bool {

@@ -14,9 +14,9 @@ use crate::placement::problem::layout::Layout;
 
 /// Below this utility somebody is about to miss a goal. Higher, and what helps nobody is done for noise; lower, and a crowd that grows over
 /// some cycles is met only when it is there.
-const NEAR_GOAL: f64 = 0.3;
+pub(super) const NEAR_GOAL: f64 = 0.3;
 /// A gain of so much is tried however doubtful it is: being wrong costs two moves, which are worth hundredths.
-const MOST_NOISE: f64 = 0.25;
+pub(super) const MOST_NOISE: f64 = 0.25;
 
 /// A placement in comparison.
 #[derive(Debug, Clone)]
@@ -51,6 +51,12 @@ impl Candidate {
 
     fn worth(&self) -> Worth<'_> {
         Worth { utilities: &self.utilities, doubts: &self.doubts, cost: self.cost }
+    }
+
+    /// Whether what these `apps` gain, up to `level`, is more than what it costs more than `other`. What others gain by the way does not count.
+    pub fn pays_for(&self, other: &Self, apps: &[usize], level: f64) -> bool {
+        let gain = |&m: &usize| (self.utilities[m].min(level) - other.utilities[m]).max(0.0);
+        apps.iter().map(gain).sum::<f64>() > self.cost - other.cost
     }
 
     /// Whether the first utility (from the worst) that differs by more than the tolerance is better, whatever it costs.

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`search`] | from the current placement to a better one: lift the worst off, then the rest |
 //! | [`repair`], [`pack`] | change a placement until all have what a utility asks for; pack nodes anew |
+//! | `exchange` | single instances change places where that helps one who lacks CPU |
 //! | `polish`, `exact` | in small pools, every exchange of a few instances, then branch and bound |
 //! | [`partition`] | pools too large to be searched as a whole, in parts |
 //! | [`distribute`](mod@distribute) | the best loads for a placement, exactly, on the maximum flow of [`max_flow`] |
@@ -12,6 +13,7 @@
 mod candidate;
 pub mod distribute;
 mod exact;
+mod exchange;
 pub mod max_flow;
 pub mod pack;
 pub mod partition;

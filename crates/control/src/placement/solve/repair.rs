@@ -1,11 +1,15 @@
 //! Brings a placement to given demands with few changes.
 //!
-//! The maximum flow says which application is short and which nodes are full (the minimum cut). Three remedies, cheapest first:
+//! The maximum flow says which application is short and which nodes are full (the minimum cut). Four remedies, cheapest first:
 //!
 //! 1. add an instance of the one that is short on a node with spare CPU and memory, taking off idle ones in its way;
 //! 2. add one of another application in the cut, so that load moves along and frees CPU where it is needed;
-//! 3. clear a few nodes, those in the cut and as many of those with most spare, and pack them anew; twice as many each time.
+//! 3. let single instances change places (`exchange`);
+//! 4. clear a few nodes, those in the cut and as many of those with most spare, and pack them anew; twice as many each time.
+//!
+//! The first two move nobody. Who asks for a repair says which of the others it may use.
 
+use super::exchange::{Exchanges, exchange};
 use super::max_flow::FlowNetwork;
 use super::pack;
 use crate::placement::problem::Problem;
@@ -18,6 +22,17 @@ const CANDIDATES: usize = 64;
 /// for what a change costs there.
 const ENOUGH: usize = 6;
 
+/// What a repair may do to those that run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Remedies {
+    /// It adds instances, takes off idle ones, and lets one who is short go to a node that has room: nobody is moved for somebody else.
+    Move,
+    /// It lets single instances change places too.
+    Exchange,
+    /// It packs whole nodes anew too.
+    Repack,
+}
+
 /// A search for a placement that gives each application what `want` says.
 pub struct Repair<'a> {
     /// The problem.
@@ -28,6 +43,8 @@ pub struct Repair<'a> {
     pub budget: &'a mut u32,
     /// All applications.
     pub all: &'a [u32],
+    /// What it may do.
+    pub remedies: Remedies,
 }
 
 impl Repair<'_> {
@@ -44,7 +61,16 @@ impl Repair<'_> {
             }
             short = now;
         }
-        if short > 0.0 { self.repack(layout, want, short) } else { short }
+        match self.remedies {
+            Remedies::Move | Remedies::Exchange if short > 0.0 => {
+                let Self { problem, all, .. } = *self;
+                let moves_others = self.remedies == Remedies::Exchange;
+                let search = Exchanges { problem, flow: self.flow, budget: self.budget, all, moves_others };
+                exchange(search, layout, want, short)
+            }
+            Remedies::Repack if short > 0.0 => self.repack(layout, want, short),
+            _ => short,
+        }
     }
 
     fn by_spare(&self, layout: &Layout) -> Vec<u32> {

@@ -37,6 +37,8 @@ pub(in crate::placement) struct Steps {
     reclaimable: Vec<Vec<Reclaimable>>,
     /// Applications that wait until one is gone from where they go that must not be beside them.
     put_off: BTreeSet<u32>,
+    /// Those for which one waits so that runs nowhere.
+    blocking: BTreeSet<u32>,
 }
 
 /// A suspended instance whose memory can be had.
@@ -154,11 +156,15 @@ impl Steps {
             leaving.extend(candidates.into_iter().take(excess).map(|instance| (instance, n)));
         }
         // Who must not be beside it may still be there: then it stays where it is until that one is gone.
-        let taken =
-            |n: u32| app.apart.iter().any(|other| translation.active.get(&(*other, n)).is_some_and(|list| !list.is_empty()));
+        let is_there = |other: u32, n: u32| translation.active.get(&(other, n)).is_some_and(|list| !list.is_empty());
+        let taken = |n: u32| app.apart.iter().any(|&other| is_there(other, n));
         let put_off: u32 = adds.iter().filter(|add| taken(add.1)).map(|add| add.2).sum();
         if put_off > 0 {
             self.put_off.insert(m);
+        }
+        if app.current.is_empty() {
+            let blocking = adds.iter().flat_map(|add| app.apart.iter().filter(|&&other| is_there(other, add.1)));
+            self.blocking.extend(blocking);
         }
         adds.retain(|add| !taken(add.1));
         leaving.truncate(leaving.len().saturating_sub(put_off as usize));
@@ -453,9 +459,9 @@ impl Steps {
         (0..translation.apps.len() as u32).filter(none).count()
     }
 
-    /// Applications that run and wait for another one to go.
+    /// Applications that run and wait for another one to go, or for which one waits that runs nowhere.
     pub fn in_the_way(&self, translation: &Translation) -> Vec<AppName> {
-        let waiting = self.put_off.iter().filter(|&&m| self.instances_of(m).0 > 0);
+        let waiting = self.put_off.union(&self.blocking).filter(|&&m| self.instances_of(m).0 > 0);
         waiting.map(|&m| translation.apps[m as usize].name.clone()).collect()
     }
 
