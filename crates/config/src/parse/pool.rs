@@ -71,7 +71,7 @@ pub(super) fn read(reading: &mut Reading, root: &Section, folder: &Path) -> (Poo
         watch: section.flag(reading, "watch").unwrap_or(false),
         logs_to: logs_to::read(reading, &section),
         metrics_to: logs_to::read_collector(reading, &section, "metrics-to"),
-        traces_to,
+        traces_to: traces_to.clone(),
         control: read_control(reading, &section),
         placement: read_placement(reading, &section),
         autoscaler_speed: read_speed(reading, &section),
