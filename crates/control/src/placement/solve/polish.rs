@@ -16,25 +16,47 @@ const PAIRS: usize = 64;
 /// Placements that may be judged; each takes some microseconds.
 const JUDGED: u32 = 1_500;
 
-/// Improves `best` until no exchange is better. Each judged placement takes a step of the budget.
-pub(super) fn polish(problem: &Problem, flow: &mut FlowNetwork, best: &mut Candidate, budget: &mut u32) {
+/// What is tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trials {
+    /// One more instance of each application that could use more, on each node.
+    Additions,
+    /// Every exchange.
+    Exchanges,
+}
+
+/// Improves `best` until no trial is better. Each judged placement takes a step of the budget.
+pub(super) fn polish(problem: &Problem, flow: &mut FlowNetwork, best: &mut Candidate, budget: &mut u32, trials: Trials) {
     if problem.apps.len() * problem.nodes.len() > PAIRS {
         return;
     }
     let mut left = JUDGED.min(*budget);
     let before = left;
-    while let Some(better) = first_better(problem, flow, best, &mut left) {
+    while let Some(better) = first_better(problem, flow, best, &mut left, trials) {
         *best = better;
     }
     *budget -= before - left;
 }
 
-fn first_better(problem: &Problem, flow: &mut FlowNetwork, best: &Candidate, left: &mut u32) -> Option<Candidate> {
+fn first_better(
+    problem: &Problem,
+    flow: &mut FlowNetwork,
+    best: &Candidate,
+    left: &mut u32,
+    trials: Trials,
+) -> Option<Candidate> {
     let mut order: Vec<u32> = (0..problem.apps.len() as u32).collect();
     order.sort_by(|&a, &b| best.utilities[a as usize].total_cmp(&best.utilities[b as usize]).then(a.cmp(&b)));
     for &m in order.iter().filter(|&&m| !problem.apps[m as usize].manual) {
         for n in 0..problem.nodes.len() as u32 {
-            for exchange in exchanges(problem, &best.layout, m, n) {
+            let tried = match trials {
+                Trials::Additions if best.utilities[m as usize] >= problem.apps[m as usize].best() - problem.tolerance => {
+                    Vec::new()
+                }
+                Trials::Additions => vec![addition(m, n)],
+                Trials::Exchanges => exchanges(problem, &best.layout, m, n),
+            };
+            for exchange in tried {
                 if *left == 0 {
                     return None;
                 }
@@ -77,12 +99,16 @@ impl Exchange {
     }
 }
 
+fn addition(m: u32, n: u32) -> Exchange {
+    Exchange { off: Vec::new(), on: vec![(m, n)] }
+}
+
 // All that put an instance of `m` on `n`, the smallest first.
 fn exchanges(problem: &Problem, layout: &Layout, m: u32, n: u32) -> Vec<Exchange> {
     let own: Vec<u32> = layout.of_app(m).iter().map(|&edge| layout.edge(edge).node).filter(|&from| from != n).collect();
     let others: Vec<u32> = layout.on_node(n).iter().map(|&edge| layout.edge(edge).app).filter(|&other| other != m).collect();
     let on = vec![(m, n)];
-    let mut exchanges = vec![Exchange { off: Vec::new(), on: on.clone() }];
+    let mut exchanges = vec![addition(m, n)];
     exchanges.extend(own.iter().map(|&from| Exchange { off: vec![(m, from)], on: on.clone() }));
     for &other in &others {
         exchanges.push(Exchange { off: vec![(other, n)], on: on.clone() });

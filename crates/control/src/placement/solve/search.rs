@@ -16,7 +16,7 @@
 use super::candidate::{Candidate, MOST_NOISE, NEAR_GOAL};
 use super::exact;
 use super::max_flow::FlowNetwork;
-use super::polish::polish;
+use super::polish::{Trials, polish};
 use super::repair::{Remedies, Repair};
 use super::solution::Solution;
 use crate::placement::problem::Problem;
@@ -77,10 +77,13 @@ fn pass(problem: &Problem, mut budget: u32) -> Solution {
     }
     search.lift_needy(&mut best);
     if best.is_below(&bound, problem.tolerance) {
-        polish(problem, &mut flow, &mut best, &mut budget);
+        polish(problem, &mut flow, &mut best, &mut budget, Trials::Exchanges);
         if exact::raise_the_worst_off(problem, &mut bound, &mut flow, &mut best, &mut budget) {
-            polish(problem, &mut flow, &mut best, &mut budget);
+            polish(problem, &mut flow, &mut best, &mut budget, Trials::Exchanges);
         }
+    } else {
+        // One whom no CPU satisfies leaves nothing for the level of the others, who may gain all the same.
+        polish(problem, &mut flow, &mut best, &mut budget, Trials::Additions);
     }
     // Each step was better than the one before, within the tolerance; only if the last is better than the first is it a change
     // for the better and not a walk in a circle.
