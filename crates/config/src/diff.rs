@@ -7,8 +7,8 @@ mod process;
 use std::collections::BTreeSet;
 
 use weal_model::{
-    AppSpec, AwakeSchedule, CollectorUrl, DispatchRules, HealthProbe, InstanceRange, LogsTo, PoolSpec, ProcessSignal, ProxyVersion, RestartPolicy,
-    RouteSpec, SandboxMode, SandboxSpec, ServiceClass, hidden_address,
+    AppSpec, AwakeSchedule, CollectorUrl, DispatchRules, HealthProbe, InstanceRange, LogsTo, PoolSpec, ProcessSignal,
+    ProxyVersion, RestartPolicy, RouteSpec, SandboxMode, SandboxSpec, ServiceClass, hidden_address,
 };
 
 use crate::effective::manners::{client_keys, extra_keys};

@@ -9,8 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ApiTls, AppName, AwakeSchedule, Bytes, ClassName, ClientPolicy, CollectorUrl, Cpu, Enactment, HttpRules, InstanceProtocol, KeptAwake, LogsTo, NodeName,
-    NotifySpec, ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass, TlsSpec, Transport,
+    ApiTls, AppName, AwakeSchedule, Bytes, ClassName, ClientPolicy, CollectorUrl, Cpu, Enactment, HttpRules, InstanceProtocol,
+    KeptAwake, LogsTo, NodeName, NotifySpec, ProcessSpec, ProxyVersion, RouteSpec, SandboxSpec, ScheduledJobs, ServiceClass,
+    TlsSpec, Transport,
 };
 
 /// A whole pool.

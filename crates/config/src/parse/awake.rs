@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 use weal_model::AwakeSchedule;
 
-use super::job::read_schedule;
+use super::schedule;
 use crate::section::{Reading, Section};
 
 /// Every key of it.
@@ -18,7 +18,7 @@ pub(super) fn read(reading: &mut Reading, section: &Section) -> Option<AwakeSche
     let item = section.item("keep-awake")?;
     let DeValue::Table(table) = item.value else { return item.wrong_type(reading, "a table", EXAMPLE) };
     let awake = Section::open(reading, &item.path, table, &KEYS);
-    let schedule = read_schedule(reading, &awake);
+    let schedule = schedule::read(reading, &awake);
     let for_s = awake.span(reading, "for", (SHORTEST_S, LONGEST_S));
     if awake.item("for").is_none() {
         reading.findings.error(reading.places.key(&awake.path), format!("`{}` has no `for`", awake.path), EXAMPLE);

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use toml::de::{DeTable, DeValue};
-use weal_model::{
-    ClassName, Cpu, JobCommand, JobFiles, JobName, Missed, Overlap, Schedule, ScheduleError, ScheduledJob, Stage, Work,
-};
+use weal_model::{ClassName, Cpu, JobCommand, JobFiles, JobName, Missed, Overlap, ScheduledJob, Stage, Work};
 
 use super::app::{read_cwd, read_env, read_run};
 use super::paths::below;
 use super::pool::read_cpu;
+use super::schedule;
 use crate::defaults;
 use crate::given::GIVEN_TO_JOBS;
 use crate::section::{Item, Reading, Section};
@@ -48,7 +47,7 @@ const STAGE_KEYS: [&str; 3] = ["work", "cpus", "memory"];
 /// `None` when it has no dates, of which the findings tell.
 pub(super) fn read(reading: &mut Reading, name: &str, table: &DeTable, folder: &Path) -> Option<ScheduledJob> {
     let section = Section::open(reading, &format!("job.{name}"), table, &KEYS);
-    let schedule = read_schedule(reading, &section);
+    let schedule = schedule::read(reading, &section);
     let tasks = section.count(reading, "tasks", 1..MOST_TASKS + 1).unwrap_or(1);
     Some(ScheduledJob {
         name: JobName::from(name),
@@ -132,37 +131,4 @@ fn read_files(reading: &mut Reading, section: &Section, folder: &Path) -> JobFil
         );
     }
     JobFiles { inputs: inputs.iter().map(|input| below(folder, input)).collect(), outputs, to }
-}
-
-/// The dates that a table has in its keys `schedule` and `time-zone`.
-pub(super) fn read_schedule(reading: &mut Reading, section: &Section) -> Option<Schedule> {
-    if section.item("schedule").is_none() {
-        let help = "add `schedule = \"0 3 * * *\"`, which is 3:00 each day";
-        reading.findings.error(reading.places.key(&section.path), format!("`{}` has no `schedule`", section.path), help);
-        return None;
-    }
-    let zone = section.text(reading, "time-zone").unwrap_or_else(|| defaults::TIME_ZONE.to_owned());
-    let expression = section.text(reading, "schedule")?;
-    let error = Schedule::new(&expression, &zone).map_err(|error| (key_of(&error), help(&error), error));
-    match error {
-        Ok(schedule) => Some(schedule),
-        Err((key, help, error)) => {
-            reading.findings.error(reading.places.value(&section.at(key)), error.to_string(), help);
-            None
-        }
-    }
-}
-
-fn key_of(error: &ScheduleError) -> &'static str {
-    if matches!(error, ScheduleError::TimeZone { .. }) { "time-zone" } else { "schedule" }
-}
-
-fn help(error: &ScheduleError) -> &'static str {
-    match error {
-        ScheduleError::TimeZone { .. } => "write a name such as `Europe/Berlin` or `UTC`",
-        ScheduleError::NoDate => "a month has no such day, so its date would never come",
-        ScheduleError::Parts { .. } | ScheduleError::Part { .. } | ScheduleError::Long => {
-            "`0 3 * * *` is 3:00 each day, `*/15 9-17 * * mon-fri` each quarter of an hour at work"
-        }
-    }
 }

@@ -24,6 +24,7 @@ mod process;
 mod route_keys;
 mod routes;
 mod sandbox;
+mod schedule;
 mod task;
 mod tls;
 

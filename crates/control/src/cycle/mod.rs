@@ -69,6 +69,7 @@ mod job_files;
 mod job_limits;
 mod job_status;
 mod jobs;
+mod keeping_awake;
 mod learned;
 mod looks;
 mod nodes;

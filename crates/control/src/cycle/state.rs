@@ -4,9 +4,9 @@
 //! ```text
 //! state, quotas
 //! acting, job_limits, nodes, seating, telling
-//! between, jobs, sleep, verbs
-//! placing, submissions
-//! forecast, looks, scheduling
+//! between, jobs, sleep
+//! keeping_awake, placing, submissions
+//! forecast, looks, scheduling, verbs
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};

@@ -61,9 +61,13 @@ fn read_wrk(text: &str) -> Result<Done> {
         let line = text.lines().find(|line| line.contains(marker));
         line.map(str::trim).with_context(|| format!("wrk says nothing on {marker}:\n{text}"))
     };
-    let (requests, rest) = line_with(" requests in ")?.split_once(" requests in ").unwrap_or_default();
+    // "12345 requests in 5.10s, 3.21MB read"
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let total =
+        lines.find(|words| words.get(1) == Some(&"requests")).with_context(|| format!("wrk counts no requests:\n{text}"))?;
+    let (requests, span) = (total[0], total.get(3).copied().unwrap_or_default());
     let p99 = line_with("99%")?.split_whitespace().nth(1).unwrap_or_default();
-    let seconds = milliseconds(rest.split(',').next().unwrap_or_default())? / 1e3;
+    let seconds = milliseconds(span.trim_end_matches(','))? / 1e3;
     Ok(Done { count: requests.parse()?, seconds, p99_ms: Some(milliseconds(p99)?) })
 }
 
