@@ -46,7 +46,7 @@ enum Waiting {
 #[repr(u8)]
 pub(crate) enum Order {
     GoOn,
-    /// Close after the answer to the present request, or to the next one.
+    /// Close after the next answer that begins: its head says so.
     Leave,
     /// Close after the answers to the present requests, or at once if there is none.
     Close,

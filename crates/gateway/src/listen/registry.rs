@@ -59,8 +59,8 @@ impl Registry {
         self.lock().len()
     }
 
-    /// Tells every connection to close after the answer to its present request, or to its next one: a client that sends one just now would
-    /// lose it. Those that have sent nothing for as long as `quiet` are closed at once.
+    /// Tells every connection to close after the next answer that begins, because a client would lose a request that it sends just now. Those
+    /// that have sent nothing for as long as `quiet` are closed at once.
     pub fn close_all(&self, clock: Clock, quiet: Duration) {
         let now = clock.now();
         for client in self.lock().values() {

@@ -281,10 +281,11 @@ async fn serve_busy<T: Transport>(stream: ClientStream<T>, session: &Arc<Session
             Order::GoOn => {}
             Order::TooSlow if client.phase() == Phase::Head => return Poll::Ready(H1End::TooSlow),
             _ if closing => {}
-            // Its next answer says that it closes.
-            Order::Leave if matches!(client.phase(), Phase::Idle | Phase::Head) => {}
+            // The next answer that begins says that it closes. One that has begun did not say so, and a client may send its next request
+            // as soon as that answer ends.
+            Order::Leave => {}
             // A head that became complete as the order came is still answered.
-            Order::Leave | Order::Close | Order::TooSlow | Order::Abuse => {
+            Order::Close | Order::TooSlow | Order::Abuse => {
                 closing = true;
                 Pin::new(&mut *running).graceful_shutdown();
             }

@@ -141,6 +141,52 @@ async fn at_the_end_running_requests_finish_and_idle_connections_close() {
     assert!(tokio::net::TcpStream::connect(bed.address).await.is_err(), "nobody listens any more");
 }
 
+/// The head of an answer that was under way could not say that the connection closes.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_the_end_a_connection_takes_one_more_request_after_an_answer_that_did_not_say_that_it_closes() {
+    let (go, next) = tokio::sync::watch::channel(false);
+    let address = raw_instance(move |mut stream| {
+        let mut next = next.clone();
+        async move {
+            while let Some(head) = read_head(&mut stream).await {
+                if head.starts_with("GET /short ") {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+                    continue;
+                }
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nhalf").await.unwrap();
+                let _ = next.wait_for(|go| *go).await;
+                stream.write_all(b"half").await.unwrap();
+            }
+        }
+    })
+    .await;
+    let mut bed = Bed::start_with(vec![cluster(&[address])], Limits { quiet: PATIENCE, ..limits() }).await;
+    let (mut alone, mut crowded) = (bed.connect().await, bed.connect().await);
+    alone.send("GET /1 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    crowded.send(&"GET /1 HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2)).await;
+    for client in [&mut alone, &mut crowded] {
+        let begun = client.read_until("half").await;
+        assert!(!begun.contains("connection: close"), "{begun}");
+    }
+    let mut last = bed.connect().await;
+    last.send("GET /short HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let mut told_last = last.read_answer().await;
+    bed.stop.take().unwrap().send(()).unwrap();
+    // It came last, and is told last.
+    while told_last.header("connection").is_none() {
+        last.send("GET /short HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        told_last = last.read_answer().await;
+    }
+    go.send(true).unwrap();
+    alone.read_until("half").await;
+    alone.send("GET /2 HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    for client in [&mut alone, &mut crowded] {
+        let rest = String::from_utf8(client.read_to_end().await).unwrap();
+        assert!(rest.ends_with("halfhalf") && rest.contains("connection: close\r\n"), "{rest:?}");
+    }
+    bed.ended.await.unwrap().unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn large_bodies_stream_both_ways() {
     const SIZE: usize = 8 << 20;
