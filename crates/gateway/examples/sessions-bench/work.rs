@@ -86,7 +86,7 @@ impl Shape {
         let before = way.asked;
         way.asked += 1;
         let (opens, path) = match self {
-            Self::Even { visits, requests } if before < visits * requests => (before % requests == 0, "/".to_owned()),
+            Self::Even { visits, requests } if before < visits * requests => (before.is_multiple_of(*requests), "/".to_owned()),
             Self::Files(files) if before < FILE_REQUESTS => (before == 0, pick(files, random).path()),
             Self::Auction if before == 0 => (true, PAGES[way.page].wanted().path()),
             Self::Auction if !random.chance(1.0 / AUCTION_REQUESTS) => {
