@@ -26,6 +26,10 @@ const LINES_THAT_WAIT: usize = 8192;
 
 /// Runs a role until SIGTERM.
 pub fn run(role: &RoleCommand) -> anyhow::Result<()> {
+    if matches!(role, RoleCommand::Node { .. }) {
+        // It does a little for each instance every second, on any of its threads.
+        weal_host::allocator::share_heap();
+    }
     // Before there is a second thread, which would keep what this one gives up.
     let kept = give_up_rights(role)?;
     let _writing = log_as_json();
