@@ -148,8 +148,8 @@ impl State {
         if unready_need(app, instances).is_some() || has_open_task {
             return Some(PutOff::NeedNotReady);
         }
-        // Before the gateway has said so, nobody knows where calls go.
-        if !app.needs.is_empty() && self.gateway.inner.is_none() {
+        // An instance that is started before the gateway has said so calls what it needs directly, and is replaced once the gateway has.
+        if !app.needs.iter().all(|needed| self.gateway.has_said_where_calls_go(needed)) {
             return Some(PutOff::NoInnerAddress);
         }
         (!self.placing.starts.may_start(now, &app.name)).then_some(PutOff::Pauses)
@@ -287,6 +287,7 @@ mod tests {
 
     use weal_model::{Cpu, JobRecord, NodeSpec};
     use weal_protocol::engine::Observation;
+    use weal_protocol::gateway::GatewayCounters;
 
     use super::super::effect::{Config, Start};
     use super::super::queue::Written;
@@ -335,6 +336,44 @@ mod tests {
         assert_eq!(told.keys().map(AppName::as_str).collect::<Vec<_>>(), ["a"], "what it needs is told otherwise");
         state.begin_all(Time::ZERO, Vec::new());
         assert!(state.placing.put_off.reasons().is_empty(), "the next plan does not want it");
+    }
+
+    /// Its address for `a` would be another a moment later, and it would be replaced for that.
+    #[test]
+    fn who_comes_to_need_another_starts_once_the_gateway_has_said_where_calls_go() {
+        let mut pool = PoolSpec::example();
+        pool.nodes = vec![NodeSpec { name: "n1".into(), cpu: Cpu(1.0), memory: Bytes::mib(1000), utilization_limit: 0.9 }];
+        let app = |name: &str| AppSpec { memory: Bytes::mib(100), ..AppSpec::example(name) };
+        pool.apps = [("a".into(), app("a"))].into();
+        let config =
+            |generation, pool: &PoolSpec| Config { generation, pool: Arc::new(pool.clone()), revisions: BTreeMap::new() };
+        let mut state = State::new(Time::ZERO, Start::first("gw".into(), Some(config(1, &pool)), Costs::THESIS));
+        let there = vec![instance(1, InstanceState::Ready, None)];
+        state.engine.seen = Some(Arc::new(Observation { instances: there, ..Observation::default() }));
+        let counters = GatewayCounters::none("gw".into(), Time::ZERO, Time::ZERO);
+        state.gateway.look.want();
+        state.look(Time::ZERO);
+        state.gateway.handle_counters(Some(counters.clone()));
+        pool.apps.insert("b".into(), AppSpec { needs: ["a".into()].into(), ..app("b") });
+        state.put_in_force(config(2, &pool));
+        let start = || Action::Start { instance: "b-1".into(), app: "b".into(), node: "n1".into() };
+        let why = |state: &State| state.placing.put_off.reasons().get("b").copied();
+        state.begin_all(Time::ZERO, vec![(start(), String::new())]);
+        assert_eq!(
+            (state.counts.actions, why(&state)),
+            (0, Some("the gateway has not said yet where calls to what it needs go"))
+        );
+        let address = ([127, 0, 0, 1], 7).into();
+        state.look(Time::ZERO);
+        state.gateway.handle_counters(Some(GatewayCounters { inner_addresses: [("a".into(), address)].into(), ..counters }));
+        assert!(
+            state.gateway.take_said_where_calls_go() && !state.gateway.take_said_where_calls_go(),
+            "another plan is made once"
+        );
+        state.follow_inner_addresses();
+        state.begin_all(Time::ZERO, vec![(start(), String::new())]);
+        assert_eq!((state.counts.actions, why(&state)), (1, None));
+        assert_eq!(state.pool().unwrap().apps["a"].inner, Some(address), "it is told this address at its start");
     }
 
     #[test]

@@ -217,6 +217,10 @@ impl Cycle {
         }
         self.0.gateway.handle_counters(answer.ok());
         self.0.follow_inner_addresses();
+        if self.0.gateway.take_said_where_calls_go() {
+            // Starts may have waited for that.
+            self.0.timers.schedule_plan(now);
+        }
         if !self.0.end_flow_cycle_if_seen(now) {
             self.0.on_counters(now);
         }

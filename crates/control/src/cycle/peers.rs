@@ -158,6 +158,8 @@ pub(super) struct Gateway {
     in_force: u64,
     /// Where it listens for calls to each application, as it said last; `None` before it has said anything.
     pub inner: Option<BTreeMap<AppName, SocketAddr>>,
+    /// The look that says where calls go which the config in force needs anew.
+    asked_where_calls_go: Option<Ticket>,
     /// It is being told, and has not answered yet.
     telling: bool,
 }
@@ -174,6 +176,24 @@ impl Gateway {
             }
         }
         self.counters = counters.map(Arc::new);
+    }
+
+    /// Applications need these: asks where calls to them go, if it has not said so of all of them. Its sockets were opened before the config came.
+    pub fn ask_where_calls_go<'a>(&mut self, mut needed: impl Iterator<Item = &'a AppName>) {
+        let inner = self.inner.as_ref();
+        if needed.any(|app| inner.is_none_or(|inner| !inner.contains_key(app))) {
+            self.asked_where_calls_go = Some(self.look.want());
+        }
+    }
+
+    /// True once for each time that it was asked and has had its say.
+    pub fn take_said_where_calls_go(&mut self) -> bool {
+        self.asked_where_calls_go.take_if(|ticket| self.look.has_ended(*ticket)).is_some()
+    }
+
+    /// Whether it has said where calls to `needed` go, or was asked and did not.
+    pub fn has_said_where_calls_go(&self, needed: &AppName) -> bool {
+        self.inner.as_ref().is_some_and(|inner| self.asked_where_calls_go.is_none() || inner.contains_key(needed))
     }
 
     /// Its counters as far as they can be believed now: a stuck gateway says nothing.

@@ -144,6 +144,7 @@ impl State {
     /// Works by `config` from now on, as people ordered it.
     pub(super) fn put_in_force(&mut self, config: Config) {
         self.orders.retain(&config.pool);
+        self.gateway.ask_where_calls_go(config.pool.needed().into_iter());
         self.written = Some(config);
         self.awake.handle_changed();
         self.follow_orders();
