@@ -60,10 +60,14 @@ pub fn run(_: &Arguments) -> Result<Table> {
 }
 
 fn version(name: &str) -> Option<String> {
-    let output = Command::new(name).args(["--color", "0", "--version"]).stdin(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let words = text.split_whitespace().skip_while(|word| *word != "testssl.sh").take(2);
-    Some(words.collect::<Vec<_>>().join(" "))
+    // With a word before it, 3.0 does not know this one.
+    let output = Command::new(name).arg("--version").stdin(Stdio::null()).output().ok()?;
+    Some(format!("testssl.sh {}", read_version(&String::from_utf8_lossy(&output.stdout)).unwrap_or("of an unknown version")))
+}
+
+/// The first word that may be one.
+fn read_version(text: &str) -> Option<&str> {
+    text.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.'))
 }
 
 fn examine(program: &str, programs: &Path, folder: &Path) -> Result<Vec<Finding>> {
@@ -141,6 +145,16 @@ mod tests {
         };
         let text = format!("[{}]", findings.iter().map(line).collect::<Vec<_>>().join(","));
         judge(&read(&text)?, "testssl.sh 3")
+    }
+
+    #[test]
+    fn the_version_is_read_as_debian_and_its_authors_print_it() {
+        for banner in [
+            "\u{1b}[1m\n#####\n    testssl       3.0.8 from \u{1b}[m",
+            "#####\n  testssl.sh version 3.0.8 from https://testssl.sh/",
+        ] {
+            assert_eq!(read_version(banner), Some("3.0.8"));
+        }
     }
 
     #[test]

@@ -127,6 +127,7 @@ fn row(server: &str, rate: f64, seen: &Seen) -> [String; 10] {
         format!("{:.1}", seen.replies_per_s),
         format!("{:.1}", seen.response_mean_ms),
         format!("{:.1}", seen.response_p95_ms),
-        format!("{:.1}", seen.lifetime_s),
+        // Of none there is no mean.
+        if seen.lifetime_s > 0.0 { format!("{:.1}", seen.lifetime_s) } else { "-".to_owned() },
     ]
 }
