@@ -78,6 +78,11 @@ fn operation_id(route: &Route) -> String {
     let mut words: Vec<&str> = route.path.split(['/', '.']).filter(is_word).collect();
     // One of many is told from all of them: `get-jobs`, `get-jobs-job`.
     words.extend(route.path.rsplit('/').next().and_then(|last| last.strip_prefix('{')?.strip_suffix('}')));
+    // `/metrics` has the same words as `/v1/metrics`.
+    let bare = route.path.strip_prefix("/v1").unwrap_or_default();
+    if routes().iter().any(|other| other.path == bare) {
+        words.insert(0, "v1");
+    }
     let name = words.join("-");
     format!("{}-{}", route.method, if name.is_empty() { "dashboard" } else { &name })
 }

@@ -230,6 +230,12 @@ fn the_openapi_document_in_the_repository_is_that_of_the_routes() {
     let kept = std::fs::read_to_string(&path).expect("openapi/weal.json is there");
     assert_eq!(kept, text, "write it anew with WEAL_BLESS=1 cargo test -p weal-controller");
     every_reference_leads_somewhere(&document, &document);
+    let operations = document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let mut ids: Vec<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "two operations have one id, which generators of clients take for a name");
 }
 
 fn every_reference_leads_somewhere(document: &Value, part: &Value) {
