@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weal_config::import::{ImportError, Imported, compose, compose_beside, pm2, procfile, systemd};
 use weal_config::{MachineSize, parse, render_all};
-use weal_model::Bytes;
+use weal_model::{AppKind, Bytes};
 
 const MACHINE: MachineSize = MachineSize { cpus: 4.0, memory: Bytes::gib(8) };
 
@@ -25,6 +25,28 @@ fn a_procfile_becomes_a_config() {
     let line = ImportError::Line { line: 2, text: "nonsense".to_owned() };
     assert_eq!(procfile("web: x\nnonsense\n"), Err(line));
     assert_eq!(procfile("# nothing\n"), Err(ImportError::Nothing("process")));
+}
+
+#[test]
+fn what_runs_once_before_a_deploy_becomes_a_step_or_a_task() {
+    let spec = |imported: Imported| {
+        show(&imported);
+        parse(&imported.text, "/srv/pool/weal.toml", &MACHINE).unwrap().spec
+    };
+    let alone = spec(procfile("release: rake db:migrate\nweb: puma -p $PORT\n").unwrap());
+    assert_eq!(alone.apps["web-release"].step_of.as_ref().unwrap().as_str(), "web");
+    let both = spec(procfile("web: puma -p $PORT\nworker: sidekiq\nrelease: rake db:migrate\n").unwrap());
+    for name in ["web", "worker"] {
+        assert!(both.apps[name].after.iter().any(|task| task.as_str() == "release"), "{name}");
+    }
+    let unit = "[Service]\nType=oneshot\nRestart=no\nExecStart=/usr/bin/migrate --all\n";
+    assert_eq!(spec(systemd(unit, "migrate.service").unwrap()).apps["migrate"].kind, AppKind::Task);
+    let text = "services:\n  db: { command: db, expose: [5432] }\n  shop: { command: shop, expose: [80], depends_on: { db: {}, \
+                migrate: { condition: service_completed_successfully } } }\n  migrate: { command: migrate --to db, restart: always, \
+                depends_on: [db], healthcheck: { test: [CMD, x] } }\n";
+    let compose = spec(compose(text, &BTreeMap::new()).unwrap());
+    assert_eq!(compose.apps["migrate"].kind, AppKind::Task);
+    assert!(compose.apps["shop"].after.iter().any(|task| task.as_str() == "migrate"));
 }
 
 #[test]

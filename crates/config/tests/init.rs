@@ -109,6 +109,16 @@ fn files_of_other_tools_come_first() {
 }
 
 #[test]
+fn what_another_tool_serves_gets_a_goal() {
+    let text = of([("Procfile", "web: ./serve --port $PORT\nworker: ./work\nrelease: ./migrate\n")]).unwrap().text;
+    let spec = parse(&text, "/srv/shop/weal.toml", &MACHINE).unwrap().spec;
+    assert_eq!(spec.apps["web"].routes[0].class.as_str(), "web", "{text}");
+    assert!(spec.classes["web"].goal.is_some() && !text.contains("Add goals"), "{text}");
+    let silent = of([("Procfile", "worker: ./work\n")]).unwrap().text;
+    assert!(!silent.contains("class") || silent.contains("Add goals"), "a class that no route uses: {silent}");
+}
+
+#[test]
 fn a_command_alone_is_enough() {
     let words = ["node", "a \"b\".js", "$PORT"].map(str::to_owned);
     assert_eq!(run_of(&of_command(&words, "42 Towels"), "towels").0, "node a \"b\".js $PORT");

@@ -1,6 +1,6 @@
 //! From an application of another tool to TOML.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml_edit::{Array, InlineTable};
 use weal_model::Bytes;
@@ -15,7 +15,11 @@ pub(super) const MAY_LISTEN: &str = "whether it listens is not known: it counts 
 #[derive(Default)]
 pub(super) struct App {
     pub name: String,
+    /// Whether it runs once per deploy and ends.
+    pub is_task: bool,
     pub run: Vec<String>,
+    /// What runs once before it.
+    pub release: Option<Vec<String>>,
     /// The archive of its image, relative to the config.
     pub image: Option<String>,
     /// What takes the place of the image's entry point.
@@ -44,20 +48,28 @@ pub(super) struct App {
 }
 
 impl App {
-    fn section(&self) -> Section {
+    /// `tasks` are the names of those that end: others wait for their end.
+    fn section(&self, tasks: &BTreeSet<&str>) -> Section {
         let mut section = Section::default();
+        if self.is_task {
+            section.add("kind", "task");
+        }
         self.remark.iter().for_each(|remark| section.remark(remark));
         self.image.iter().for_each(|image| section.add("image", image));
         self.entrypoint.iter().for_each(|argv| section.add("entrypoint", texts(argv.iter().map(String::as_str))));
         if self.image.is_none() || !self.run.is_empty() {
             section.add("run", texts(self.run.iter().map(String::as_str)));
         }
+        self.release.iter().for_each(|argv| section.add("release", texts(argv.iter().map(String::as_str))));
         self.health.iter().for_each(|health| section.add("health", health.clone()));
         self.memory.iter().for_each(|memory| section.add("memory", show_size(*memory)));
         self.cpu.iter().for_each(|cpu| section.add("cpu", number(*cpu)));
         self.instances.iter().for_each(|count| section.add("instances", i64::from(*count)));
         self.host.iter().for_each(|host| section.add("routes", Array::from_iter([InlineTable::from_iter([("host", host)])])));
-        if !self.needs.is_empty() {
+        if self.needs.iter().any(|need| tasks.contains(need.as_str())) {
+            let state = |need: &String| if tasks.contains(need.as_str()) { "done" } else { "ready" };
+            section.add("needs", self.needs.iter().map(|need| (need.as_str(), state(need))).collect::<InlineTable>());
+        } else if !self.needs.is_empty() {
             section.add("needs", texts(self.needs.iter().map(String::as_str)));
         }
         self.user.iter().for_each(|user| section.add("user", user));
@@ -97,7 +109,8 @@ pub(super) fn to_toml(source: &str, apps: &[App]) -> String {
     page.remark(&format!(
         "Imported from a {source}. Add goals: `[class.NAME]` with `goal = \"p95 < 250ms\"`, and `class` in the routes."
     ));
-    apps.iter().for_each(|app| page.add_named("app", &app.name, app.section()));
+    let tasks: BTreeSet<&str> = apps.iter().filter(|app| app.is_task).map(|app| app.name.as_str()).collect();
+    apps.iter().for_each(|app| page.add_named("app", &app.name, app.section(&tasks)));
     page.finish()
 }
 

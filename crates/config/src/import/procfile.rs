@@ -7,16 +7,19 @@ use weal_model::naming::is_name;
 
 use crate::parse::as_name;
 
+/// The process that runs once per deploy, before the others.
+const RELEASE: &str = "release";
+
 /// Makes a `weal.toml` of a Procfile.
 ///
 /// `web` gets the route `web.localhost` and, like every process, `$PORT`; other processes get no routes and count as healthy
-/// while they run.
+/// while they run. `release` runs once per deploy before all others.
 ///
 /// # Errors
 /// A line that is not `name: command`; nothing to run at all.
 pub fn procfile(text: &str) -> Result<Imported, ImportError> {
     let mut apps = Vec::new();
-    let mut notes = Vec::new();
+    let (mut notes, mut release) = (Vec::new(), None);
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -29,8 +32,8 @@ pub fn procfile(text: &str) -> Result<Imported, ImportError> {
         if !is_name(&name) || command.is_empty() || command.contains('\0') {
             return Err(wrong());
         }
-        if name == "release" {
-            notes.push(format!("left out `release: {command}`: weal runs nothing once before a start"));
+        if name == RELEASE {
+            release = Some(to_argv(command, &["PORT"]));
             continue;
         }
         if name != written.trim() {
@@ -41,7 +44,20 @@ pub fn procfile(text: &str) -> Result<Imported, ImportError> {
     if apps.is_empty() {
         return Err(ImportError::Nothing("process"));
     }
+    if let Some(argv) = release {
+        run_before(&mut apps, argv);
+    }
     Ok(Imported { text: to_toml("Procfile", &apps), notes })
+}
+
+/// Has `argv` run once per deploy before any of `apps`: as the step of the only one, or as a task that all of them wait for.
+fn run_before(apps: &mut Vec<App>, argv: Vec<String>) {
+    if let [only] = apps.as_mut_slice() {
+        only.release = Some(argv);
+        return;
+    }
+    apps.iter_mut().for_each(|app| app.needs.push(RELEASE.to_owned()));
+    apps.insert(0, App { name: RELEASE.to_owned(), run: argv, is_task: true, ..App::default() });
 }
 
 fn app(name: String, command: &str, notes: &mut Vec<String>) -> App {

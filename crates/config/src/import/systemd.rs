@@ -48,7 +48,11 @@ pub fn systemd(text: &str, unit: &str) -> Result<Imported, ImportError> {
     if app.run.is_empty() {
         return Err(ImportError::Nothing("ExecStart"));
     }
-    if listens {
+    if app.is_task {
+        app.health = None;
+        // `always` says nothing of what runs once, and systemd refuses it there too.
+        app.restart = app.restart.filter(|policy| *policy == "on-failure");
+    } else if listens {
         app.host = Some(format!("{}.localhost", app.name));
     } else {
         notes.push(MAY_LISTEN.to_owned());
@@ -106,6 +110,11 @@ impl Reader {
         let note = match key {
             _ if CONFINED.contains(&key) || NEEDLESS.contains(&key) => return,
             "Type" if ["simple", "exec"].contains(&value) => return,
+            "Type" if value == "oneshot" => {
+                self.app.is_task = true;
+                "was of the type `oneshot`: here it is a task, which runs once per deploy; a timer's is a job with a `schedule`"
+                    .to_owned()
+            }
             "Type" => format!("was of the type `{value}`: here it stays in the foreground, and `health` says when it is ready"),
             "ExecStartPre" | "ExecStartPost" | "ExecStop" | "ExecStopPost" | "ExecReload" => {
                 format!("left out `{key}={value}`: weal runs nothing there")

@@ -1,6 +1,7 @@
 //! A first `weal.toml`: guessed from what lies in a program's folder, or made of a command alone.
 
 mod compiled;
+mod goal;
 mod javascript;
 mod look;
 mod program;
@@ -72,7 +73,7 @@ fn imported(folder: &dyn Look) -> Option<Result<Proposal, InitError>> {
     let variables = folder.read(".env").and_then(|text| env_file::parse(&text).ok()).unwrap_or_default().into_iter().collect();
     let make = |file: &str, read: &dyn Fn(&str) -> Result<Imported, ImportError>| {
         let text = folder.read(file)?;
-        let proposal = |imported: Imported| Proposal { text: imported.text, source: file.to_owned(), notes: imported.notes };
+        let proposal = |Imported { text, notes }| Proposal { text: goal::with_goal(text, file), source: file.to_owned(), notes };
         Some(read(&text).map(proposal).map_err(|source| InitError::Import { file: file.to_owned(), source }))
     };
     let of_compose = |text: &str| compose(text, &variables);

@@ -4,6 +4,9 @@ use toml_edit::Value;
 
 use crate::page::texts;
 
+/// The class of a first config.
+pub(super) const CLASS: &str = "web";
+
 /// One application, as `weal init` and `weal run` write it down.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sketch {
@@ -48,15 +51,13 @@ impl Sketch {
         let memory = self.memory.as_deref().unwrap_or("256MiB");
         let (name, run) = (&self.name, list(&self.run));
         format!(
-            "# Made by `weal init` of {source}. Check it with `weal validate`, start it with `weal up`; docs/config.md has every key.\n\
-             [class.web]\n\
-             goal = \"p95 < 500ms\"  # 95 of 100 requests are answered within 500 ms\n\
-             \n\
+            "{}\n\
              [app.{name}]\n\
              run = {run}  # listens on 127.0.0.1 at $PORT\n\
              memory = {}  # of each instance at most\n\
              instances = {{ min = 1, max = 4 }}  # more start while the goal is missed\n\
              routes = [{{ host = \"{name}.localhost\", class = \"web\" }}]\n",
+            beginning(source),
             quoted(memory)
         )
     }
@@ -76,6 +77,15 @@ impl Sketch {
         text += &format!("instances = {{ min = 1, max = {} }}\n", self.most_instances.max(1));
         text + &line("cwd", &self.cwd) + &line("user", &self.user) + &line("memory", &self.memory)
     }
+}
+
+/// What stands above the applications of a first config: where it came from, and a class with a goal.
+pub(super) fn beginning(source: &str) -> String {
+    format!(
+        "# Made by `weal init` of {source}. Check it with `weal validate`, start it with `weal up`; docs/config.md has every key.\n\
+         [class.{CLASS}]\n\
+         goal = \"p95 < 500ms\"  # 95 of 100 requests are answered within 500 ms\n"
+    )
 }
 
 fn quoted(text: &str) -> String {

@@ -47,6 +47,7 @@ pub fn compose_beside(
     note_top_level(&file, &mut notes);
     let names = app_names(services, &mut notes);
     let secrets = secret_files(&file);
+    let tasks = tasks(services);
     let mut apps = Vec::new();
     for (written, service) in services {
         let Some(service) = service.as_object() else {
@@ -55,10 +56,13 @@ pub fn compose_beside(
         };
         let name = names[written].clone();
         let (names, secrets, variables) = (&names, &secrets, Variables::new(variables));
-        let reader = Reader { service, name, names, secrets, archives, variables, notes: &mut notes };
+        let is_task = tasks.contains(written);
+        let reader = Reader { service, name, is_task, names, secrets, archives, variables, notes: &mut notes };
         apps.extend(reader.read());
     }
     keep_needs_that_are_there(&mut apps, &mut notes);
+    // Nobody reaches what ends.
+    let names: BTreeMap<String, String> = names.into_iter().filter(|(written, _)| !tasks.contains(written)).collect();
     Hosts::of(&names, services).rewrite(&mut apps, &mut notes);
     Ok(Imported { text: to_toml("compose file", &apps), notes })
 }
@@ -92,6 +96,13 @@ fn app_names(services: &Map<String, Value>, notes: &mut Vec<String>) -> BTreeMap
         names.insert(written.clone(), name);
     }
     names
+}
+
+/// The services for whose end another one waits.
+fn tasks(services: &Map<String, Value>) -> BTreeSet<String> {
+    let needs = services.values().filter_map(|service| service.get("depends_on")?.as_object()).flatten();
+    let ends = |how: &Value| how.get("condition").and_then(Value::as_str) == Some("service_completed_successfully");
+    needs.filter(|(_, how)| ends(how)).map(|(name, _)| name.clone()).collect()
 }
 
 /// Where the file's secrets are, by their names; `None` for one that another tool keeps.

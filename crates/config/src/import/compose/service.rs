@@ -31,6 +31,8 @@ pub(super) struct Reader<'a> {
     pub(super) service: &'a Map<String, Value>,
     /// What it is called here.
     pub(super) name: String,
+    /// Whether another one waits for its end.
+    pub(super) is_task: bool,
     /// What every service is called here.
     pub(super) names: &'a BTreeMap<String, String>,
     /// Where the file's secrets are.
@@ -49,8 +51,8 @@ impl Reader<'_> {
             return None;
         }
         self.note_keys();
-        let port = self.port();
-        let mut app = App { name: self.name.clone(), ..App::default() };
+        let port = self.port().filter(|_| !self.is_task);
+        let mut app = App { name: self.name.clone(), is_task: self.is_task, ..App::default() };
         (app.env, app.secrets) = self.env();
         app.env_files = self.env_files();
         app.image = self.text("image").and_then(|image| archive_of(&image, self.archives));
@@ -59,7 +61,9 @@ impl Reader<'_> {
         }
         (app.run, app.remark) = self.run(port, app.image.as_deref());
         app.health = self.health();
-        if port.is_none() && app.health.is_none() {
+        if self.is_task {
+            self.note("runs once per deploy, because others wait for its end");
+        } else if port.is_none() && app.health.is_none() {
             self.note("does not seem to listen anywhere: it counts as healthy while it runs");
             app.health = Some(health_command(["true"]));
         }
@@ -80,7 +84,7 @@ impl Reader<'_> {
         }
         app.stop_timeout = self.span("stop_grace_period");
         app.stop_signal = self.stop_signal();
-        app.restart = self.restart();
+        app.restart = self.restart().filter(|policy| !self.is_task || *policy == "on-failure");
         let of_variables = std::mem::take(&mut self.variables.notes);
         of_variables.iter().for_each(|note| self.note(note));
         Some(app)
@@ -283,9 +287,6 @@ impl Reader<'_> {
             self.note(&format!("needs `{name}` no more, which is not there and need not be"));
             return None;
         }
-        if how.get("condition").and_then(Value::as_str) == Some("service_completed_successfully") {
-            self.note(&format!("waited until `{name}` had ended well: here it waits until that is healthy"));
-        }
         if how.get("restart") == Some(&Value::Bool(true)) {
             self.note(&format!("was restarted with `{name}`: here it goes on, and finds the next one at the same address"));
         }
@@ -293,6 +294,9 @@ impl Reader<'_> {
     }
 
     fn health(&mut self) -> Option<InlineTable> {
+        if self.is_task {
+            return None;
+        }
         let check = self.service.get("healthcheck")?.as_object()?;
         let words: Vec<String> = match check.get("test") {
             Some(Value::String(line)) => vec!["CMD-SHELL".to_owned(), line.clone()],
@@ -332,7 +336,7 @@ impl Reader<'_> {
             }
         }
         app.cpu = limits.and_then(|limits| limits.get("cpus")).or(self.service.get("cpus")).and_then(cores);
-        app.instances = self.replicas();
+        app.instances = self.replicas().filter(|_| !self.is_task);
         app.limits = self.ulimits();
     }
 
