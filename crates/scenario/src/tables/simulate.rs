@@ -116,12 +116,20 @@ pub struct Surroundings {
     pub job_costs: CostPreset,
     /// False: nothing can be paged out, so that no instance goes deeper than suspended, and no job leaves memory. Default: true.
     pub swap: Option<bool>,
+    /// Another number draws anew what a machine of slices does by chance, under the same load: where a request runs, when periods begin.
+    /// Default: 0.
+    pub chance: u64,
 }
 
 impl Surroundings {
     /// Whether memory of what sleeps can be paged out.
     pub fn has_swap(&self) -> bool {
         self.swap.unwrap_or(true)
+    }
+
+    /// The seed of what a machine of slices does by chance, in a scenario with `seed`.
+    pub fn machine_seed(&self, seed: u64) -> u64 {
+        seed ^ self.chance.rotate_left(32)
     }
 
     /// What changes of jobs take.

@@ -1,8 +1,9 @@
 //! The world: its parts together, its clock, and what concerns nodes as a whole.
 
 use rand::RngExt;
-use weal_model::{Action, Bytes, SleepCosts, Time};
+use weal_model::{Action, Bytes, NodeSpec, SleepCosts, Time};
 use weal_protocol::Refusal;
+use weal_rng as random;
 use weal_scenario::{Fault, FaultKind, Scenario};
 
 use super::parts::app::App;
@@ -72,7 +73,7 @@ impl<'a> World<'a> {
         let slices_of = scenario.surroundings.slices_of;
         let nodes = pool.nodes.iter().map(|node| Node {
             name: node.name.clone(),
-            processor: if slices_of == 0 { Processor::whole(node.cpu.0) } else { Processor::slice(node.cpu.0, slices_of) },
+            processor: processor_of(scenario, node),
             up: true,
             reserve: Bytes(0),
             parked_for_reserve: 0,
@@ -89,7 +90,7 @@ impl<'a> World<'a> {
             scenario,
             agenda: Agenda::default(),
             nodes: nodes.collect(),
-            cores: (slices_of > 0).then(|| Cores::new(slices_of, scenario.seed)),
+            cores: (slices_of > 0).then(|| Cores::new(slices_of, machine_seed(scenario))),
             links: (0..=pool.nodes.len()).map(|_| Link { processor: processor::link(), version: 0 }).collect(),
             dirty: Vec::new(),
             instances: Vec::new(),
@@ -221,4 +222,19 @@ impl<'a> World<'a> {
         }
         (takes_s, false)
     }
+}
+
+/// A node's CPU: a machine of its own, or a slice of the scenario's one machine.
+fn processor_of(scenario: &Scenario, node: &NodeSpec) -> Processor {
+    match scenario.surroundings.slices_of {
+        0 => Processor::whole(node.cpu.0),
+        of => {
+            let phases = random::stream(machine_seed(scenario), &format!("periods of {}", node.name));
+            Processor::slice(node.cpu.0, of).with_phases(phases)
+        }
+    }
+}
+
+fn machine_seed(scenario: &Scenario) -> u64 {
+    scenario.surroundings.machine_seed(scenario.seed)
 }

@@ -43,6 +43,18 @@ fn equal_scenarios_give_equal_runs() {
 }
 
 #[test]
+fn another_chance_changes_the_machine_and_not_the_load() {
+    let with = |chance: u64| {
+        let head = format!("duration = \"40s\"\n[simulation]\nslices-of = 2\nchance = {chance}");
+        run(&one_node(&head, "rate = \"80/s\"")).run.flows[0].summary
+    };
+    let (once, again, other) = (with(1), with(1), with(2));
+    assert_eq!(once, again);
+    assert_eq!(once.sent, other.sent);
+    assert_ne!(once.mean_ms, other.mean_ms);
+}
+
+#[test]
 fn a_scenario_for_real_processes_needs_its_pool() {
     let only_real = scenario("duration = \"1s\"\nconfig = \"weal.toml\"");
     assert_eq!(simulate(&only_real, &mut |_| {}).unwrap_err(), NothingToSimulate);

@@ -6,10 +6,16 @@
 //! slice of 0.4 cores so runs as fast as on a whole core, which a model of 0.4 slow cores would miss. Limits of instances work alike. The
 //! slices of a machine share its cores ([`super::cores`]): requests on three slices of two cores are in each other's way.
 //!
+//! When a group is made, the kernel draws the moment at which its periods begin ("so that timers interleave", Linux 6.18). So the jobs of a slice do
+//! not all run at the beginning of the slice's period, and slices are not all throttled together ([`Processor::with_phases`]).
+//!
 //! Requests of an instance that share it equally are done in the order of `work + what each had got when it came` ([`Tenant::attained`]),
 //! so that nothing has to be changed per request as time goes on.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use rand::RngExt;
+use weal_rng::Rng;
 
 use super::event::TaskId;
 
@@ -30,8 +36,10 @@ pub struct Processor {
     speed: f64,
     /// For a slice: its quota.
     quota: Option<Quota>,
-    /// When the current period ends. Meaningless without quotas.
-    period_end_s: f64,
+    /// When the next period of any quota here begins. Invariant: not after any [`Quota::ends_s`].
+    refill_s: f64,
+    /// Draws when the periods of each tenant begin; without it they all begin at 0.
+    phases: Option<Rng>,
     /// What runs there, by instance.
     tenants: BTreeMap<usize, Tenant>,
     updated_s: f64,
@@ -43,6 +51,10 @@ pub struct Processor {
 struct Quota {
     whole: f64,
     left: f64,
+    /// Periods begin so long after each multiple of [`PERIOD_S`].
+    phase_s: f64,
+    /// When the current period ends.
+    ends_s: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -52,6 +64,8 @@ struct Tenant {
     most: f64,
     /// For an instance on a slice: its quota.
     quota: Option<Quota>,
+    /// When periods of its quota begin, whichever quota it has.
+    phase_s: f64,
     /// Suspended: its requests stay as they are.
     frozen: bool,
     /// CPU-seconds of work that each request present since the beginning would have got.
@@ -73,8 +87,8 @@ pub fn link() -> Processor {
 }
 
 impl Quota {
-    fn new(cores: f64) -> Self {
-        Self { whole: cores * PERIOD_S, left: cores * PERIOD_S }
+    fn new(cores: f64, phase_s: f64, now_s: f64) -> Self {
+        Self { whole: cores * PERIOD_S, left: cores * PERIOD_S, phase_s, ends_s: period_end_s(phase_s, now_s) }
     }
 
     fn spendable(&self) -> f64 {
@@ -84,17 +98,44 @@ impl Quota {
     fn is_empty(&self) -> bool {
         self.spendable() <= ROUNDING_S
     }
+
+    /// A period has begun, if one has.
+    fn refill(&mut self, now_s: f64) {
+        if now_s >= self.ends_s {
+            self.left = (self.left + self.whole).min(self.whole);
+            self.ends_s = period_end_s(self.phase_s, now_s);
+        }
+    }
+}
+
+/// The first end of a period after `now_s`.
+fn period_end_s(phase_s: f64, now_s: f64) -> f64 {
+    let end_s = phase_s + (((now_s - phase_s) / PERIOD_S).floor() + 1.0) * PERIOD_S;
+    if end_s > now_s { end_s } else { end_s + PERIOD_S }
 }
 
 impl Processor {
     /// A machine of its own with so many cores.
     pub fn whole(cores: f64) -> Self {
-        Self { cores, speed: 1.0, quota: None, period_end_s: PERIOD_S, tenants: BTreeMap::new(), updated_s: 0.0, used: 0.0 }
+        let (tenants, refill_s) = (BTreeMap::new(), f64::INFINITY);
+        Self { cores, speed: 1.0, quota: None, refill_s, phases: None, tenants, updated_s: 0.0, used: 0.0 }
     }
 
     /// A slice of `cores` of a machine with `of` cores.
     pub fn slice(cores: f64, of: u32) -> Self {
-        Self { quota: Some(Quota::new(cores)), ..Self::whole(f64::from(of)) }
+        let quota = Quota::new(cores, 0.0, 0.0);
+        Self { quota: Some(quota), refill_s: quota.ends_s, ..Self::whole(f64::from(of)) }
+    }
+
+    /// A slice whose periods, and those of its tenants, begin at moments drawn by `phases`, each at its own.
+    pub fn with_phases(mut self, mut phases: Rng) -> Self {
+        if let Some(quota) = &mut self.quota {
+            quota.phase_s = draw_phase_s(&mut phases);
+            quota.ends_s = period_end_s(quota.phase_s, self.updated_s);
+            self.refill_s = quota.ends_s;
+        }
+        self.phases = Some(phases);
+        self
     }
 
     pub fn add(&mut self, instance: usize) {
@@ -102,6 +143,7 @@ impl Processor {
             share: 1.0,
             most: f64::INFINITY,
             quota: None,
+            phase_s: self.phases.as_mut().map_or(0.0, draw_phase_s),
             frozen: false,
             attained: 0.0,
             tasks: BTreeSet::new(),
@@ -126,8 +168,9 @@ impl Processor {
         tenant.most = limit.filter(|_| !in_quotas).unwrap_or(f64::INFINITY);
         tenant.quota = limit.filter(|_| in_quotas).map(|cores| {
             let left = tenant.quota.map_or(cores * PERIOD_S, |quota| quota.left.min(cores * PERIOD_S));
-            Quota { left, ..Quota::new(cores) }
+            Quota { left, ..Quota::new(cores, tenant.phase_s, now_s) }
         });
+        self.refill_s = tenant.quota.map_or(self.refill_s, |quota| self.refill_s.min(quota.ends_s));
     }
 
     /// The cores that it can use from now on; whether these are others than before.
@@ -231,7 +274,7 @@ impl Processor {
                 next = next.min(quota.spendable() / total);
             }
             if total > 0.0 || throttled {
-                next = next.min(self.period_end_s - self.updated_s);
+                next = next.min(self.refill_s - self.updated_s);
             }
         }
         self.updated_s + next.max(0.0)
@@ -244,7 +287,7 @@ impl Processor {
             self.updated_s = now_s;
             self.work_for(span);
         }
-        if now_s >= self.period_end_s {
+        if now_s >= self.refill_s {
             self.refill(now_s);
         }
     }
@@ -267,13 +310,11 @@ impl Processor {
     }
 
     fn refill(&mut self, now_s: f64) {
-        self.period_end_s = ((now_s / PERIOD_S).floor() + 1.0) * PERIOD_S;
-        if self.period_end_s <= now_s {
-            self.period_end_s += PERIOD_S;
-        }
+        self.refill_s = f64::INFINITY;
         let quotas = self.tenants.values_mut().map(|tenant| &mut tenant.quota).chain([&mut self.quota]);
         for quota in quotas.flatten() {
-            quota.left = (quota.left + quota.whole).min(quota.whole);
+            quota.refill(now_s);
+            self.refill_s = self.refill_s.min(quota.ends_s);
         }
     }
 
@@ -290,6 +331,10 @@ impl Tenant {
         let stopped = self.frozen || self.quota.is_some_and(|quota| quota.is_empty());
         if stopped { 0.0 } else { self.most.min(self.tasks.len() as f64) }
     }
+}
+
+fn draw_phase_s(phases: &mut Rng) -> f64 {
+    PERIOD_S * phases.random::<f64>()
 }
 
 /// `cores` for those who wish for some, by their shares: none gets more than it wishes for, and what one leaves the others have.
@@ -395,6 +440,51 @@ mod tests {
         assert!((last_of(1) - 10.0).abs() < 0.25, "1 s of work at 0.1 cores: {}", last_of(1));
         assert!((last_of(0) - 1.0 / 0.3).abs() < 0.15, "1 s of work at the rest: {}", last_of(0));
         assert!((processor.used(20.0) - 2.0).abs() < 1e-6);
+    }
+
+    /// A slice of one core, half of which its two tenants may use; each of them computes for seconds.
+    fn slice_of_two_tenants(seed: u64) -> Processor {
+        let mut slice = Processor::slice(1.0, 2).with_phases(weal_rng::stream(seed, "periods"));
+        for tenant in 0..2 {
+            slice.add(tenant);
+            slice.set_share(0.0, tenant, 1.0, Some(0.25));
+            slice.begin(0.0, tenant, tenant as u64, 5.0);
+        }
+        slice
+    }
+
+    #[test]
+    fn periods_of_tenants_begin_at_moments_of_their_own() {
+        // Side by side, both would be throttled for three quarters of each period.
+        let at_once_s = |seed: u64| {
+            let (mut slice, mut before, mut both_s) = (slice_of_two_tenants(seed), [0.0; 2], 0.0);
+            for step in 1..=2_000 {
+                let used = [0, 1].map(|tenant| slice.used_by(f64::from(step) * 1e-3, tenant).unwrap());
+                both_s += if used[0] > before[0] && used[1] > before[1] { 1e-3 } else { 0.0 };
+                before = used;
+            }
+            both_s
+        };
+        let spans: Vec<f64> = (0..20).map(at_once_s).collect();
+        let mean_s = spans.iter().sum::<f64>() / 20.0;
+        // 2 s have 20 periods with 25 ms of each. With independent phases these overlap by 25 ms * 25/100 on average: 0.125 s in all.
+        assert!((0.06..0.25).contains(&mean_s), "{spans:?}");
+        assert!(spans.iter().any(|&span_s| span_s < 0.03) && spans.iter().any(|&span_s| span_s > 0.2), "{spans:?}");
+    }
+
+    #[test]
+    fn a_quota_is_worth_the_same_whenever_its_periods_begin() {
+        for seed in 0..20 {
+            let mut slice = slice_of_two_tenants(seed);
+            while slice.next_s() < 4.0 {
+                let now_s = slice.next_s();
+                slice.advance(now_s);
+            }
+            for tenant in 0..2 {
+                let used_s = slice.used_by(4.0, tenant).unwrap();
+                assert!((0.97..=1.03).contains(&used_s), "4 s at 0.25 cores, give or take a period: {used_s}");
+            }
+        }
     }
 
     #[test]
