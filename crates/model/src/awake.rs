@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Schedule, Time};
 
+/// The longest that an application is kept awake at a time, in seconds: who wants more writes `sleep = false`.
+pub const LONGEST_AWAKE_S: u64 = 7 * 86_400;
+
 /// What a config says: awake from each date of a schedule on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AwakeSchedule {

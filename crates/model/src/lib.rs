@@ -57,7 +57,7 @@ mod unasked;
 mod units;
 pub mod written;
 
-pub use awake::{AwakeBy, AwakeSchedule, KeptAwake};
+pub use awake::{AwakeBy, AwakeSchedule, KeptAwake, LONGEST_AWAKE_S};
 pub use dispatch::{DispatchPolicy, DispatchRules, NameHash};
 pub use enactment::Enactment;
 pub use fnv::fnv1a;

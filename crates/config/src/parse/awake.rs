@@ -1,7 +1,7 @@
 //! `keep-awake = { schedule = "0 8 * * mon-fri", for = "10h" }`.
 
 use toml::de::DeValue;
-use weal_model::AwakeSchedule;
+use weal_model::{AwakeSchedule, LONGEST_AWAKE_S};
 
 use super::schedule;
 use crate::section::{Reading, Section};
@@ -10,8 +10,6 @@ use crate::section::{Reading, Section};
 const KEYS: [&str; 3] = ["schedule", "time-zone", "for"];
 /// Shorter is over before the application is up.
 const SHORTEST_S: f64 = 60.0;
-/// Longer than a week is `sleep = false`.
-const LONGEST_S: f64 = 7.0 * 86_400.0;
 const EXAMPLE: &str = "write `{ schedule = \"0 8 * * mon-fri\", for = \"10h\" }`";
 
 pub(super) fn read(reading: &mut Reading, section: &Section) -> Option<AwakeSchedule> {
@@ -19,7 +17,7 @@ pub(super) fn read(reading: &mut Reading, section: &Section) -> Option<AwakeSche
     let DeValue::Table(table) = item.value else { return item.wrong_type(reading, "a table", EXAMPLE) };
     let awake = Section::open(reading, &item.path, table, &KEYS);
     let schedule = schedule::read(reading, &awake);
-    let for_s = awake.span(reading, "for", (SHORTEST_S, LONGEST_S));
+    let for_s = awake.span(reading, "for", (SHORTEST_S, LONGEST_AWAKE_S as f64));
     if awake.item("for").is_none() {
         reading.findings.error(reading.places.key(&awake.path), format!("`{}` has no `for`", awake.path), EXAMPLE);
     }

@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use weal_model::{AppKind, AppSpec, AwakeBy, EventKind, KeptAwake, Time};
+use weal_model::{AppKind, AppSpec, AwakeBy, EventKind, KeptAwake, LONGEST_AWAKE_S, Time};
 use weal_protocol::Refusal;
 
 use super::effect::Note;
 use super::state::State;
-
-/// The longest that one order keeps an application awake, in seconds: who wants more writes `sleep = false`.
-const LONGEST_S: u64 = 7 * 86_400;
 
 impl State {
     /// An order to keep `app` awake for so many seconds from now, or no longer by an order. Says what it does.
@@ -26,8 +23,8 @@ impl State {
         if app.kind == AppKind::Task {
             return Err(Refusal::IsTask { app: name });
         }
-        if !(1..=LONGEST_S).contains(&for_s) {
-            return Err(Refusal::BadSpan { most_s: LONGEST_S });
+        if !(1..=LONGEST_AWAKE_S).contains(&for_s) {
+            return Err(Refusal::BadSpan { most_s: LONGEST_AWAKE_S });
         }
         if self.engine.seen.is_none() {
             return Err(Refusal::NotObserved);
@@ -40,20 +37,29 @@ impl State {
         Ok(format!("{name} is {}", KeptAwake { until, by: AwakeBy::Order }.phrase(time)))
     }
 
-    /// Begins and ends what is due. Nothing is before the engine's clock is known.
+    /// Begins and ends what is due, and has all others follow.
     pub(super) fn follow_awake(&mut self, now: Time) {
-        if self.engine.seen.is_none() {
-            return;
+        let Some(is_changed) = self.look_who_is_awake(now) else { return };
+        self.follow_orders();
+        if is_changed {
+            self.push_gateway_config();
+            self.timers.schedule_plan_at_once(now);
+            self.show(false);
         }
-        let time = self.engine.its_time(now);
-        if self.awake.is_due(time) {
-            self.look_who_is_awake(now, time);
-        }
-        self.next_awake = self.awake.next().map(|next| now + next.since(time));
     }
 
-    fn look_who_is_awake(&mut self, now: Time, time: Time) {
-        let Some(written) = &self.written else { return };
+    /// Begins and ends what is due; true when somebody is kept awake otherwise than before. `None` when nothing is due: nothing is before the engine's
+    /// clock is known.
+    pub(super) fn look_who_is_awake(&mut self, now: Time) -> Option<bool> {
+        self.engine.seen.as_ref()?;
+        let time = self.engine.its_time(now);
+        let looked = if self.awake.is_due(time) { self.begin_and_end_awake(now, time) } else { None };
+        self.next_awake = self.awake.next().map(|next| now + next.since(time));
+        looked
+    }
+
+    fn begin_and_end_awake(&mut self, now: Time, time: Time) -> Option<bool> {
+        let written = self.written.as_ref()?;
         let changes = self.awake.handle_time(time, &written.pool, &self.orders.awake);
         self.orders.awake.retain(|_, until| *until > time);
         for app in &changes.begun {
@@ -65,11 +71,6 @@ impl State {
                 Note::info(EventKind::Plan, format!("{app} may sleep again: its time to be kept awake has passed")).app(app),
             );
         }
-        self.follow_orders();
-        if changes.is_changed {
-            self.push_gateway_config();
-            self.timers.schedule_plan_at_once(now);
-            self.show(false);
-        }
+        Some(changes.is_changed)
     }
 }

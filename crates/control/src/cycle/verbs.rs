@@ -34,7 +34,7 @@ impl State {
             AppVerb::KeepAwake { for_s } => self.order_awake(now, &spec, for_s)?,
         };
         self.note(Note::info(EventKind::Plan, text).app(app));
-        self.follow_awake(now);
+        self.look_who_is_awake(now);
         self.follow_orders();
         self.push_gateway_config();
         self.timers.schedule_plan_at_once(now);

@@ -17,10 +17,11 @@ pub fn openapi() -> Value {
     });
     let mut generator = settings.into_generator();
     let mut paths = BTreeMap::<&str, Map<String, Value>>::new();
-    for route in routes() {
+    let routes = routes();
+    for route in &routes {
         let mut operation = json!({
             "summary": route.summary,
-            "operationId": operation_id(&route),
+            "operationId": operation_id(route, &routes),
             "parameters": route.parameters.iter().map(parameter).collect::<Vec<_>>(),
             "security": security(route.access),
         });
@@ -73,14 +74,14 @@ fn security(access: Access) -> Value {
     }
 }
 
-fn operation_id(route: &Route) -> String {
+fn operation_id(route: &Route, routes: &[Route]) -> String {
     let is_word = |word: &&str| !word.is_empty() && *word != "v1" && !word.starts_with('{');
     let mut words: Vec<&str> = route.path.split(['/', '.']).filter(is_word).collect();
     // One of many is told from all of them: `get-jobs`, `get-jobs-job`.
     words.extend(route.path.rsplit('/').next().and_then(|last| last.strip_prefix('{')?.strip_suffix('}')));
     // `/metrics` has the same words as `/v1/metrics`.
     let bare = route.path.strip_prefix("/v1").unwrap_or_default();
-    if routes().iter().any(|other| other.path == bare) {
+    if routes.iter().any(|other| other.path == bare) {
         words.insert(0, "v1");
     }
     let name = words.join("-");

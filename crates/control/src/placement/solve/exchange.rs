@@ -94,7 +94,8 @@ struct Exchange {
     comes: Option<u32>,
     /// Where the first goes to and the second comes from.
     to: u32,
-    /// What both nodes lack afterwards, in cores.
+    /// What both nodes lack before it and afterwards, in cores.
+    before: f64,
     over: f64,
     /// What it costs.
     cost: f64,
@@ -147,24 +148,21 @@ fn exchanges(problem: &Problem, layout: &Layout, want: &[f64], m: u32) -> Vec<Ex
         let here = needs_on(layout, want, from);
         for &to in nodes.iter().filter(|&&to| to != from) {
             let there = needs_on(layout, want, to);
+            let before = over(problem, from, &here) + over(problem, to, &there);
+            let between = Between { problem, layout, from, to, here: &here, there: &there, before };
             for &(x, need) in here.iter().filter(|&&(x, _)| !there.iter().any(|&(other, _)| other == x)) {
                 let none = std::iter::once(None);
                 let others = there.iter().copied().filter(|&(y, _)| !here.iter().any(|&(other, _)| other == y)).map(Some);
-                let between = Between { problem, layout, from, to, here: &here, there: &there };
                 found.extend(none.chain(others).filter_map(|other| between.exchange((x, need), other)));
             }
         }
     }
     let app = &problem.apps[m as usize];
-    let gain = |exchange: &Exchange, before: f64| {
+    let gain = |exchange: &Exchange| {
         let given = layout.given(m);
-        app.utility((given + before - exchange.over).min(want[m as usize])) - app.utility(given)
+        app.utility((given + exchange.before - exchange.over).min(want[m as usize])) - app.utility(given)
     };
-    found.retain(|exchange| {
-        let before = over(problem, exchange.goes.1, &needs_on(layout, want, exchange.goes.1))
-            + over(problem, exchange.to, &needs_on(layout, want, exchange.to));
-        exchange.over < before - layout.epsilon() && gain(exchange, before) > exchange.cost
-    });
+    found.retain(|exchange| exchange.over < exchange.before - layout.epsilon() && gain(exchange) > exchange.cost);
     found.sort_by(|a, b| {
         a.over.total_cmp(&b.over).then(a.cost.total_cmp(&b.cost)).then(b.room.total_cmp(&a.room)).then(a.to.cmp(&b.to))
     });
@@ -184,6 +182,8 @@ struct Between<'a> {
     to: u32,
     here: &'a [(u32, f64)],
     there: &'a [(u32, f64)],
+    /// What both lack, in cores.
+    before: f64,
 }
 
 impl Between<'_> {
@@ -205,6 +205,7 @@ impl Between<'_> {
             goes: (x, self.from),
             comes: other.map(|(y, _)| y),
             to: self.to,
+            before: self.before,
             over: (-from).max(0.0) + (-to).max(0.0),
             cost: self.price(x, self.to) + comes,
             room: from.min(to),
