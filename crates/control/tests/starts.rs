@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// `web` needs no instance and has none.
+    /// `web` needs no instance and has none: one is started ahead, and sleeps.
     fn at_rest() -> Self {
         let mut world = Self::new(1);
         let mut pool = (*world.pool).clone();
@@ -148,13 +148,23 @@ impl World {
                 self.enter(at, Happens::Ready(instance));
             }
             Happens::Carried(Action::Stop { instance, .. }) => self.instances.retain(|seen| seen.id != instance),
+            Happens::Carried(Action::Sleep { instance, rung, .. }) => self.become_of(&instance, rung.state()),
+            Happens::Carried(Action::Resume { instance, .. }) => self.become_of(&instance, InstanceState::Ready),
             Happens::Carried(_) => {}
-            Happens::Ready(id) => {
-                for seen in self.instances.iter_mut().filter(|seen| seen.id == id) {
-                    (seen.state, seen.start_took_s, seen.since) = (InstanceState::Ready, Some(0.1), self.now);
-                }
-            }
+            Happens::Ready(id) => self.become_of(&id, InstanceState::Ready),
         }
+    }
+
+    fn become_of(&mut self, id: &InstanceId, state: InstanceState) {
+        for seen in self.instances.iter_mut().filter(|seen| seen.id == *id) {
+            (seen.state, seen.start_took_s, seen.since) = (state, Some(0.1), self.now);
+        }
+    }
+
+    /// How many instances run, how many sleep, and what keeps `web` awake for how many seconds still.
+    fn is_so(&self) -> (usize, usize, Option<(AwakeBy, f64)>) {
+        let awake = self.instances.iter().filter(|seen| seen.state == InstanceState::Ready).count();
+        (awake, self.instances.len() - awake, self.kept_awake())
     }
 
     /// Some time from `from` on.
@@ -284,14 +294,16 @@ fn nodes_that_an_engine_finds_itself_are_followed_and_never_configured() {
 fn an_order_keeps_an_application_awake_for_its_time_whichever_controller_runs() {
     let mut world = World::at_rest();
     world.live(LONG_S);
-    assert_eq!((world.starts, world.kept_awake()), (0, None), "{:#?}", world.notes);
+    assert_eq!(world.is_so(), (0, 1, None), "{:#?}", world.notes);
     let order = AppVerb::KeepAwake { for_s: Some(300) };
     world.cycle.handle_verb(world.now, &"web".into(), order).unwrap();
     world.live(LONG_S);
-    assert_eq!((world.starts, world.kept_awake()), (1, Some((AwakeBy::Order, 240.0))), "{:#?}", world.notes);
+    assert_eq!(world.is_so(), (1, 0, Some((AwakeBy::Order, 240.0))), "{:#?}", world.notes);
     world.replace_the_controller();
     world.live(LONG_S);
-    assert_eq!((world.starts, world.kept_awake()), (1, Some((AwakeBy::Order, 180.0))), "{:#?}", world.notes);
+    assert_eq!(world.is_so(), (1, 0, Some((AwakeBy::Order, 180.0))), "{:#?}", world.notes);
+    assert_eq!(world.starts, 1, "{:#?}", world.notes);
+    world.live(1.0);
     let refused = world.cycle.handle_sleep(world.now, &"web".into(), None).unwrap_err();
     assert_eq!(refused.to_string(), "`web` is kept awake by an order for another 3 min");
     world.live(3.0 * LONG_S);
