@@ -9,21 +9,26 @@
 //! - It runs as an application's own number.
 //! - It says in the environment that it was started with which instance it belongs to. Anybody can write that, so it counts only of users
 //!   that this pool runs programs as.
+//!
+//! The processes also show where the pool's control groups are. Where the state directory was removed, nothing else does.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use weal_host::cgroup::{Group, Mount};
 use weal_host::users::Users;
 use weal_host::{Identity, Proc};
 
 use crate::accounts::numbers::Numbers;
 use crate::accounts::permits::Permits;
+use crate::isolation::group::GroupChange;
 use crate::shim::{folder_of, marked_in};
 use crate::signals::send;
+use crate::site::group_name;
 
 /// How long killed processes may take to go. Each round also meets what was forked meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -71,14 +76,16 @@ pub fn living(state: &Path) -> io::Result<Vec<Stray>> {
     Ok(found)
 }
 
-/// Ends what the applications of the pool in `state` left behind and says what it cannot end. Only for when no instance of the pool is to run.
+/// Ends what the applications of the pool in `state` left behind and says what it cannot end. Takes away the control groups that hold nothing
+/// then. Only for when no instance of the pool is to run.
 ///
 /// # Errors
 /// The applications' users cannot be read.
 pub fn end_strays(state: &Path) -> io::Result<Strays> {
     let proc = Proc::system();
     let numbers = numbers(state)?;
-    let mut strays = Strays::default();
+    let (mounts, name) = (proc.cgroup_mounts(proc.own_pid()), group_name(state));
+    let (mut strays, mut groups) = (Strays::default(), BTreeSet::new());
     let (began, mut is_over) = (Instant::now(), false);
     let mut busy = began;
     loop {
@@ -91,6 +98,7 @@ pub fn end_strays(state: &Path) -> io::Result<Strays> {
         // A shim goes by itself when the last of its children has ended.
         found.retain(|identity| !is_shim(identity) || busy.elapsed() >= SHIM_PATIENCE);
         found.extend(running_as(&proc, &numbers));
+        groups.extend(found.iter().chain(&shims).flat_map(|identity| groups_of(&proc, &mounts, &name, identity.pid)));
         found.sort_by_key(|identity| identity.pid);
         found.dedup();
         if is_over || (found.is_empty() && shims.is_empty()) {
@@ -106,7 +114,16 @@ pub fn end_strays(state: &Path) -> io::Result<Strays> {
     strays.ended.retain(|stray| !strays.left.contains(stray));
     let known: Vec<u32> = strays.left.iter().map(|stray| stray.pid).collect();
     strays.left.extend(marked(&proc, state)?.into_iter().filter(|stray| !known.contains(&stray.pid)));
+    groups.into_iter().map(Group::new).for_each(|group| group.remove_empty());
     Ok(strays)
+}
+
+/// The groups called `name` that the process `pid` is in or below: one for each of the mounted hierarchies.
+fn groups_of(proc: &Proc, mounts: &[Mount], name: &str, pid: u32) -> Vec<PathBuf> {
+    // One that has ended meanwhile is in none.
+    let membership = proc.cgroups(pid).unwrap_or_default();
+    let own = mounts.iter().filter_map(|mount| Some(mount.path_of(membership.in_mount(mount)?)));
+    own.filter_map(|group| Some(group.ancestors().find(|above| above.ends_with(name))?.to_owned())).collect()
 }
 
 fn end(proc: &Proc, identity: Identity, strays: &mut Strays) -> io::Result<()> {
@@ -184,4 +201,26 @@ pub fn runs_as(proc: &Proc, pid: u32, is_one: impl Fn(u32) -> bool) -> bool {
 
 fn stray(proc: &Proc, pid: u32) -> Stray {
     Stray { pid, name: proc.name(pid).unwrap_or_else(|| "a process".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use weal_host::cgroup::parse_mounts;
+
+    use super::*;
+
+    #[test]
+    fn the_groups_of_a_pool_are_found_by_what_runs_in_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = "4:cpu,cpuacct:/weal-0a/n/a-1\n3:memory:/box/weal-0a/.shims\n2:pids:/weal-0b/n/a-1\n0::/\n";
+        std::fs::create_dir(folder.path().join("7")).unwrap();
+        std::fs::write(folder.path().join("7/cgroup"), groups).unwrap();
+        let mounts = parse_mounts(
+            "1 0 0:1 / /c/cpu rw - cgroup c rw,cpu,cpuacct\n2 0 0:2 /box /c/memory rw - cgroup c rw,memory\n\
+             3 0 0:3 / /c/pids rw - cgroup c rw,pids\n4 0 0:4 / /c/unified rw - cgroup2 c rw",
+        );
+        let found = |pid: u32| groups_of(&Proc::new(folder.path()), &mounts, "weal-0a", pid);
+        assert_eq!(found(7), ["/c/cpu/weal-0a", "/c/memory/weal-0a"].map(PathBuf::from));
+        assert_eq!(found(8), [] as [PathBuf; 0], "it has ended");
+    }
 }

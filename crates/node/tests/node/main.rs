@@ -73,6 +73,7 @@ under_every_isolation!(
     survival::an_instance_whose_record_cannot_be_read_is_ended,
     survival::an_instance_whose_record_was_removed_while_no_agent_lived_is_ended,
     survival::an_agent_that_ends_writes_down_again_what_was_removed,
+    survival::what_a_removed_state_folder_leaves_is_ended_with_its_groups,
     cases::the_agent_comes_before_instances_and_leaves_no_group,
     sleep::fifty_callers_wake_one_instance_once,
     sleep::one_that_is_named_is_woken_although_another_is_awake,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -255,4 +256,26 @@ pub fn an_agent_killed_in_the_middle_of_a_start_leaves_one_instance_or_none(benc
         assert!(bench.marked("web-1").is_empty(), "round {round}: {:?}", bench.marked("web-1"));
         bench.start_agent();
     }
+}
+
+pub fn what_a_removed_state_folder_leaves_is_ended_with_its_groups(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"])).pid.unwrap();
+    let groups: Vec<_> = groups_of(web).into_iter().filter(|group| group.ends_with("web-1")).collect();
+    assert_eq!(groups.is_empty(), bench.kind() == "none", "{groups:?}");
+    bench.kill_agent();
+    fs::remove_dir_all(bench.state().join("node")).unwrap();
+    assert_eq!(weal_node::stop_all(bench.state()).unwrap(), Vec::<String>::new(), "no record tells of anything");
+    assert_eq!(weal_node::end_strays(bench.state()).unwrap().left, []);
+    assert!(!is_alive(web));
+    // Of the pool, its node and the instance.
+    let left: Vec<_> = groups.iter().flat_map(|group| group.ancestors().take(3)).filter(|group| group.exists()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The directories of a process' control groups.
+fn groups_of(pid: u32) -> Vec<PathBuf> {
+    let proc = weal_host::Proc::system();
+    let membership = proc.cgroups(pid).unwrap();
+    let mounts = proc.cgroup_mounts(std::process::id());
+    mounts.iter().filter_map(|mount| Some(mount.path_of(membership.in_mount(mount)?))).collect()
 }
