@@ -115,13 +115,18 @@ fn files_below(folder: &Path) -> usize {
 
 /// The control groups of instances, of the pool whose node agent is `agent`: those of its nodes, which lie beside the group of its roles.
 fn instance_groups(agent: u32) -> Vec<Group> {
+    // The groups of weal's own processes begin with a dot.
+    let is_node = |group: &Group| group.path().file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."));
+    groups(agent).iter().flat_map(Group::children).filter(is_node).flat_map(|node| node.children()).collect()
+}
+
+/// The control groups of that pool, of which all others are parts: one in each hierarchy in which its roles have a place.
+pub fn groups(agent: u32) -> Vec<Group> {
     let proc = Proc::system();
     let Ok(membership) = proc.cgroups(agent) else { return Vec::new() };
-    let pools = proc.cgroup_mounts(std::process::id()).into_iter().filter_map(|mount| {
+    let of_pool = proc.cgroup_mounts(std::process::id()).into_iter().filter_map(|mount| {
         let own = mount.path_of(membership.in_mount(&mount)?);
         own.ends_with(ROLES_GROUP).then(|| own.parent().map(Group::new))?
     });
-    // The groups of weal's own processes begin with a dot.
-    let is_node = |group: &Group| group.path().file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."));
-    pools.flat_map(|pool| pool.children()).filter(is_node).flat_map(|node| node.children()).collect()
+    of_pool.collect()
 }

@@ -2,11 +2,12 @@
 //!
 //! The seed gives the order of the faults, so a run can be repeated. After each fault the pool has a minute and a quarter to be whole again: an
 //! instance that ended often pauses for a minute. Then all that must hold is checked: each request was answered or may have been cut by that
-//! fault, no process is one too many, and what is shown is what runs.
+//! fault, no process is one too many, and what is shown is what runs. When all is over, no kind of fault may have left files open each time.
 
 mod check;
 mod clock;
 mod fault;
+mod held;
 pub mod load;
 mod machine;
 pub mod pool;
@@ -22,6 +23,7 @@ use clap::Args;
 use crate::table::Table;
 use crate::{programs, report};
 use fault::{Fault, Selection};
+use held::{Held, OpenFiles};
 use load::{Load, Total, Window};
 use pool::Pool;
 
@@ -61,6 +63,7 @@ struct Tally {
     longest: Duration,
     cut: usize,
     is_whole: bool,
+    held: Held,
 }
 
 impl Arguments {
@@ -82,12 +85,23 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&is_told_to_end))?;
     let end = Instant::now() + Duration::from_secs_f64(arguments.hours * 3600.0);
     let (mut order, mut tallies) = (fault::order(arguments.seed, arguments.selection()), BTreeMap::<&str, Tally>::new());
-    let mut broken = Vec::new();
+    let (mut broken, mut files, mut last) = (Vec::new(), OpenFiles::new(), None);
     while Instant::now() < end && broken.is_empty() && !is_told_to_end.load(Ordering::Relaxed) {
         let fault = order.next().context("the order of the faults has no end")?;
+        std::thread::sleep(QUIET);
+        let now = pool.open_files();
+        if let Some(tally) = last.and_then(|name| tallies.get_mut(name)) {
+            tally.held.add(&files, &now);
+        }
+        (files, last) = (now, Some(fault.name()));
         broken = strike(&mut pool, &load, fault, tallies.entry(fault.name()).or_default())?;
     }
     let total = load.finish();
+    broken.extend(
+        tallies
+            .iter()
+            .flat_map(|(fault, tally)| tally.held.leaks().into_iter().map(move |leak| format!("{leak} (after {fault})"))),
+    );
     if broken.is_empty() {
         broken = pool.end()?;
     }
@@ -101,7 +115,6 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
 
 /// Lets `fault` happen and waits until all is as before. Returns what does not hold.
 fn strike(pool: &mut Pool, load: &Load, fault: Fault, tally: &mut Tally) -> Result<Vec<String>> {
-    std::thread::sleep(QUIET);
     let began = Instant::now();
     let possible = fault.strike(pool)?;
     let struck = Instant::now();

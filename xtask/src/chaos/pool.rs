@@ -12,9 +12,12 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
+use weal_host::Proc;
+use weal_host::cgroup::Group;
 use weal_model::HistorySample;
 
-use super::machine;
+use super::held::OpenFiles;
+use super::{check, machine};
 
 /// The roles, as their command lines name them.
 pub const ROLES: [&str; 3] = ["gateway", "controller", "node"];
@@ -162,6 +165,23 @@ impl Pool {
     /// All processes of weal's own that the pool runs in, without the shims.
     pub fn own_processes(&self) -> Vec<u32> {
         ROLES.into_iter().flat_map(|role| self.roles(role)).chain([self.supervisor()]).collect()
+    }
+
+    /// How many files each role and the supervisor have open: of several looks the least, since connections come and go.
+    pub fn open_files(&self) -> OpenFiles {
+        const LOOKS: u32 = 5;
+        let mut least = OpenFiles::new();
+        for _ in 0..LOOKS {
+            let roles = ROLES.into_iter().flat_map(|role| self.roles(role).into_iter().map(move |pid| (role, pid)));
+            for (name, pid) in roles.chain([("supervisor", self.supervisor())]) {
+                let Some(identity) = Proc::system().identity(pid) else { continue };
+                let files = fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+                let known = least.get(name).filter(|(known, _)| *known == identity).map_or(files, |(_, known)| *known);
+                least.insert(name, (identity, files.min(known)));
+            }
+            std::thread::sleep(PAUSE);
+        }
+        least
     }
 
     /// The folder that the state directory is in.
@@ -318,12 +338,19 @@ impl Pool {
 
     /// Ends it. Returns what is left of it.
     pub fn end(&mut self) -> Result<Vec<String>> {
+        let groups: Vec<Group> = self.roles("node").into_iter().flat_map(check::groups).collect();
         let down = self.weal(&["down"])?;
         ensure!(down.status.success(), "weal down: {}", String::from_utf8_lossy(&down.stderr));
         self.supervisor.wait()?;
         let name = self.folder.display().to_string();
         let left = self.processes(|line| line.contains(&name));
-        Ok(left.into_iter().map(|pid| format!("after weal down, there still is {}", command_line(pid))).collect())
+        let groups = groups.iter().filter(|group| group.exists()).map(|group| group.path().display().to_string());
+        Ok(left
+            .into_iter()
+            .map(command_line)
+            .chain(groups)
+            .map(|left| format!("after weal down, there still is {left}"))
+            .collect())
     }
 
     fn wait(&self, what: &str, mut is_there: impl FnMut(&Self) -> bool) -> Result<()> {
