@@ -144,7 +144,7 @@ pub enum Command {
     Replay(Replay),
     /// Simulate a recording with another goal, node, cost or load, and show before and after.
     WhatIf(WhatIf),
-    /// Make a weal.toml of a Procfile or a compose file.
+    /// Make a weal.toml of a Procfile, a compose file, a unit of systemd or a file of PM2.
     Import(begin::Import),
     /// Run the papers' cases again and compare the numbers.
     Reproduce(Reproduce),

@@ -126,7 +126,7 @@ impl Change {
 pub fn load(file: &Path) -> anyhow::Result<Loaded> {
     let path = absolute_config(file)?;
     let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}: name a config file with --file, or make one (weal import)", path.display()))?;
+        .with_context(|| format!("cannot read {}: name a config file with --file, or make one with weal init", path.display()))?;
     parsed(path, text)
 }
 

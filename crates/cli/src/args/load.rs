@@ -11,7 +11,7 @@ use super::PoolArgs;
 pub struct Load {
     /// What to ask for: an application of the running pool, or `http://HOST[:PORT]/PATH`, where HOST may end in `.localhost`. An n in
     /// braces in the path is replaced by the number of the request.
-    #[arg(required_unless_present = "scenario", conflicts_with = "scenario")]
+    #[arg(value_name = "APP|URL", required_unless_present = "scenario", conflicts_with = "scenario")]
     pub url: Option<String>,
     /// Make the load of a scenario file against the running pool.
     #[arg(long, value_name = "FILE")]

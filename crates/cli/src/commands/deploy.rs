@@ -110,7 +110,7 @@ fn carry_out(change: &Change, how: &Follow, json: bool) -> anyhow::Result<()> {
         if !json {
             say_before(&rehearsed, &status);
         }
-        confirm(how.yes, json)?;
+        confirm(how.yes || rehearsed.changes.is_empty(), json)?;
         let before = client.config().await.map_err(Error::into_failure)?;
         let taken = change.put(&client).await?;
         let touched = follow::touched(before.spec.as_ref(), &change.spec);
@@ -139,6 +139,8 @@ fn say_before(rehearsed: &ConfigTaken, status: &Status) {
     }
 }
 
+/// Asks, unless the answer is there already.
+///
 /// # Errors
 /// Nobody says yes.
 fn confirm(yes: bool, json: bool) -> anyhow::Result<()> {

@@ -84,7 +84,10 @@ pub fn run(target: &PoolArgs, json: bool) -> anyhow::Result<()> {
     }
     match checks.iter().filter(|check| check.verdict == Verdict::Broken).count() {
         0 => Ok(()),
-        count => Err(Failure::new(Exit::Failed, format!("{count} of {} checks keep weal from starting", checks.len())).into()),
+        count => {
+            let verb = if count == 1 { "keeps" } else { "keep" };
+            Err(Failure::new(Exit::Failed, format!("{count} of {} checks {verb} weal from starting", checks.len())).into())
+        }
     }
 }
 

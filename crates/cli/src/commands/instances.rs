@@ -32,7 +32,7 @@ fn chosen<'a>(status: &'a Status, name: Option<&str>) -> Result<Vec<&'a AppStatu
 
 fn render(instances: &[&InstanceStatus]) -> String {
     let now = now();
-    let mut table = Table::new(&["INSTANCE", "NODE", "STATE", "FOR", "MEMORY", "SWAP", "LAST WAKE", "REQUESTS", "WHY"]);
+    let mut table = Table::new(&["INSTANCE", "NODE", "STATE", "FOR", "MEMORY", "SWAP", "LAST WAKE", "UNDER WAY", "WHY"]);
     for instance in instances {
         table.row(vec![
             cell(instance.id.as_str()),

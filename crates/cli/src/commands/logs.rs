@@ -53,8 +53,23 @@ async fn from_controller(client: &Client, order: &Logs, begin: Begin, shape: Sha
     let mut query = format!("/v1/apps/{}/logs?json=true&tail={}&follow={}", escape(&order.app), begin.tail, order.follow);
     query.extend(begin.since.map(|Time(nanoseconds)| format!("&since_ms={}", nanoseconds / 1_000_000)));
     query.extend(order.instance.as_ref().map(|instance| format!("&instance={}", escape(instance))));
-    let mut buffer = LineBuffer::default();
-    client.stream(&query, |piece| buffer.take(piece, |line| shape.print_line(line))).await
+    let (mut buffer, mut any) = (LineBuffer::default(), false);
+    let mut print = |line: &[u8]| {
+        any = true;
+        shape.print_line(line);
+    };
+    client.stream(&query, |piece| buffer.take(piece, &mut print)).await?;
+    if !any && !order.follow {
+        say_nothing_came(order);
+    }
+    Ok(())
+}
+
+/// An empty answer could also be a mistake: says on standard error that there is nothing.
+fn say_nothing_came(order: &Logs) {
+    let who = order.instance.as_ref().unwrap_or(&order.app);
+    let since = order.since.as_ref().map_or_else(String::new, |since| format!(" since {since}"));
+    output::complain(&format!("{who} wrote nothing{since}"));
 }
 
 /// Reads what is on disk: no pool runs, or it cannot say anything at the moment.
@@ -76,6 +91,9 @@ async fn kept(state: &StateDir, order: &Logs, begin: Begin, shape: Shape, error:
     let read = move |request: LogsRequest| -> Reading<LogError> { Box::pin(std::future::ready(book.read(&request))) };
     let lines = merged(&read, sources, begin).await.lines;
     lines.iter().for_each(|line| shape.print(line));
+    if lines.is_empty() {
+        say_nothing_came(order);
+    }
     Ok(())
 }
 

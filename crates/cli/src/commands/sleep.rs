@@ -34,7 +34,8 @@ pub fn run(order: &args::Sleep, json: bool) -> anyhow::Result<()> {
         if !there(&app) {
             return Err(Failure::new(Exit::Failed, given_up(&client, &app, last).await).into());
         }
-        output::print(&if json { json_text(&app.instances, false) } else { format!("{} sleeps: {}\n", app.name, app.detail) });
+        let how = if app.instances.is_empty() { "it has no instances" } else { &app.detail };
+        output::print(&if json { json_text(&app.instances, false) } else { format!("{} sleeps: {how}\n", app.name) });
         Ok(())
     })
 }

@@ -99,8 +99,8 @@ fn apps(apps: &[AppStatus]) -> String {
 fn instances(apps: &[AppStatus]) -> String {
     let now = now();
     let mut table =
-        Table::new(&["INSTANCE", "NODE", "STATE", "FOR", "PID", "ADDRESS", "CPU", "MEMORY", "REQUESTS", "RESTARTS", "WHY"])
-            .sparing(&["PID", "ADDRESS", "REQUESTS", "CPU", "NODE"]);
+        Table::new(&["INSTANCE", "NODE", "STATE", "FOR", "PID", "ADDRESS", "CPU", "MEMORY", "UNDER WAY", "RESTARTS", "WHY"])
+            .sparing(&["PID", "ADDRESS", "UNDER WAY", "CPU", "NODE"]);
     for instance in apps.iter().flat_map(|app| &app.instances) {
         table.row(vec![
             cell(instance.id.as_str()),

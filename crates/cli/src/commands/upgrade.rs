@@ -28,8 +28,9 @@ const LOOK: Duration = Duration::from_millis(100);
 pub fn run(order: &Upgrade, json: bool) -> anyhow::Result<()> {
     let state = StateDir::find(&order.target)?;
     let supervisor = found::supervisor(&state);
-    let supervisor = supervisor
-        .ok_or_else(|| Failure::new(Exit::NotRunning, format!("no supervisor runs here ({})", state.root.display())))?;
+    let supervisor = supervisor.ok_or_else(|| {
+        Failure::new(Exit::NotRunning, format!("no pool runs here ({}): start it with weal up", state.root.display()))
+    })?;
     let record = state.record().context("the pool has not written down yet what runs: try again")?;
     if !is_upgraded(&record) {
         check_place(&record)?;
