@@ -114,6 +114,7 @@ fn what_another_tool_serves_gets_a_goal() {
     let spec = parse(&text, "/srv/shop/weal.toml", &MACHINE).unwrap().spec;
     assert_eq!(spec.apps["web"].routes[0].class.as_str(), "web", "{text}");
     assert!(spec.classes["web"].goal.is_some() && !text.contains("Add goals"), "{text}");
+    assert!(!text.contains(" ,"), "{text}");
     let silent = of([("Procfile", "worker: ./work\n")]).unwrap().text;
     assert!(!silent.contains("class") || silent.contains("Add goals"), "a class that no route uses: {silent}");
 }

@@ -216,7 +216,7 @@ pub enum Refusal {
     #[error("the controller could not read the jobs from its store; it starts again once the store can be read")]
     JobsUnread,
     /// There is no such job.
-    #[error("there is no job {job}")]
+    #[error("there is no job `{job}`: weal jobs lists them")]
     NoJob {
         /// Its name.
         job: JobName,

@@ -12,7 +12,7 @@ use weal_protocol::controller::{ForecastChange, JobForecast, JobSubmission, JobT
 use super::jobs::{one_line, when};
 use super::{json_text, script, stages};
 use crate::args::jobs::{JobOptions, Submit};
-use crate::client::{Client, block_on};
+use crate::client::{Client, Error, block_on};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Table, cell, now, utility};
 use crate::state::StateDir;
@@ -29,12 +29,12 @@ pub fn submit(order: &Submit, json: bool) -> anyhow::Result<()> {
     warn(&hidden(&submission));
     block_on(async {
         if order.dry_run {
-            let forecast = client.forecast(&submission).await.map_err(|error| error.into_failure())?;
+            let forecast = client.forecast(&submission).await.map_err(refused)?;
             warn(&forecast.warnings);
             output::print(&if json { json_text(&forecast, false) } else { foretold(&forecast) });
             return Ok(());
         }
-        let taken = client.submit(&submission).await.map_err(|error| error.into_failure())?;
+        let taken = client.submit(&submission).await.map_err(refused)?;
         warn(&taken.warnings);
         if order.wait {
             return wait(&client, &names(&submission, &taken.job), json).await;
@@ -42,6 +42,12 @@ pub fn submit(order: &Submit, json: bool) -> anyhow::Result<()> {
         output::print(&if json { json_text(&taken, false) } else { told(&taken) });
         Ok(())
     })
+}
+
+/// Why a submission was not taken. What it asks for stands on the command line or in the script's header, and not in the config.
+fn refused(error: Error) -> Failure {
+    let failure = error.into_failure();
+    if failure.exit == Exit::ConfigInvalid { Failure { exit: Exit::Usage, ..failure } } else { failure }
 }
 
 fn warn(warnings: &[String]) {

@@ -12,6 +12,8 @@ pub(super) fn with_goal(text: String, source: &str) -> String {
     let mut any = false;
     for route in routes.flat_map(|routes| routes.iter_mut()).filter_map(Value::as_inline_table_mut) {
         route.insert("class", CLASS.into());
+        // A space that stood before the closing brace would stand before the new comma.
+        route.fmt();
         any = true;
     }
     if !any {

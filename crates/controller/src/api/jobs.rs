@@ -172,7 +172,7 @@ pub(super) async fn show(api: ApiState, Extension(by): By, Path(job): Path<JobNa
 /// A job that `by` may see.
 async fn reachable(api: &Api, job: &JobName, by: Option<Submitter>) -> Result<JobStatus, Response> {
     let Some(status) = find(api, job).await else {
-        return Err(refusal(StatusCode::NOT_FOUND, format!("there is no job `{job}`: weal jobs lists them")));
+        return Err(refusal(StatusCode::NOT_FOUND, Refusal::NoJob { job: job.clone() }.to_string()));
     };
     match by.filter(|by| !by.reaches(status.submitter.as_deref())) {
         None => Ok(status),
