@@ -100,10 +100,8 @@ impl<'a> Pool<'a> {
         problem.apps.truncate(translation.apps.len());
         let (jobs, cycle_s) = (translation.jobs.jobs.as_slice(), policy.pool.timing.placement_cycle_s.max(1.0));
         let needs: Vec<Needs> = jobs.iter().map(|job| job.needs(cycle_s)).collect();
-        let mut held = vec![0u64; problem.nodes.len()];
-        for (job, needs) in jobs.iter().zip(&needs).filter(|(job, _)| runs(job)) {
-            job.nodes.iter().for_each(|&n| held[n] = held[n].saturating_add(needs.memory));
-        }
+        let running = needs.iter().zip(jobs).filter(|(_, job)| runs(job)).map(|(needs, job)| (needs, job.nodes.as_slice()));
+        let mut held = held(problem.nodes.len(), running);
         let now = Layout::current(&problem);
         let has_room = |n: u32, held: u64| held <= now.free_memory(n);
         (0u32..).zip(&mut held).filter(|(n, held)| has_room(*n, **held)).for_each(|(_, held)| *held = 0);
@@ -186,11 +184,7 @@ impl<'a> Pool<'a> {
 
     /// What the jobs of a placement find around them: at least the memory that they have in it.
     fn beside(&self, placing: &Placing) -> Around {
-        let mut held = vec![0u64; self.problem.nodes.len()];
-        for (needs, nodes) in self.needs.iter().zip(&placing.runs) {
-            nodes.iter().for_each(|&n| held[n] = held[n].saturating_add(needs.memory));
-        }
-        self.around_holding(&placing.layout, &held)
+        self.around_holding(&placing.layout, &self.held_in(placing))
     }
 
     /// The decision about jobs that a placement is.
@@ -224,15 +218,24 @@ impl<'a> Pool<'a> {
 
     /// Bytes that are free on each node; less than nothing where there is too much.
     pub fn free(&self, placing: &Placing) -> Vec<i128> {
-        let mut free: Vec<i128> = (0u32..)
-            .zip(&self.problem.nodes)
-            .map(|(n, node)| i128::from(node.memory) - i128::from(placing.layout.memory_used(&self.problem, n)))
-            .collect();
-        for (needs, nodes) in self.needs.iter().zip(&placing.runs) {
-            nodes.iter().for_each(|&n| free[n] -= i128::from(needs.memory));
-        }
-        free
+        let used = |n: u32, held: u64| i128::from(placing.layout.memory_used(&self.problem, n)) + i128::from(held);
+        let nodes = (0u32..).zip(&self.problem.nodes).zip(self.held_in(placing));
+        nodes.map(|((n, node), held)| i128::from(node.memory) - used(n, held)).collect()
     }
+
+    /// Bytes that the jobs of a placement hold on each node.
+    fn held_in(&self, placing: &Placing) -> Vec<u64> {
+        held(self.problem.nodes.len(), self.needs.iter().zip(placing.runs.iter().map(Vec::as_slice)))
+    }
+}
+
+/// Bytes that jobs hold on each of so many nodes, by what a task of each needs and where its tasks are.
+fn held<'n>(nodes: usize, jobs: impl Iterator<Item = (&'n Needs, &'n [usize])>) -> Vec<u64> {
+    let mut held = vec![0u64; nodes];
+    for (needs, at) in jobs {
+        at.iter().for_each(|&n| held[n] = held[n].saturating_add(needs.memory));
+    }
+    held
 }
 
 /// What the applications of `problem` want that ask for CPU and have an instance, each with its index.
