@@ -1,7 +1,7 @@
-//! Measures how long a plan takes for `RUNNING` jobs that run and `WAITING` that wait, beside as many applications as nodes, and prints one
-//! JSON object; `cargo xtask bench jobs` runs it.
+//! Measures how long a plan takes for `RUNNING` jobs that run and `WAITING` that wait, beside `APPS` applications, and prints one JSON
+//! object; `cargo xtask bench jobs` runs it.
 //!
-//!     jobs-bench WAITING RUNNING ROUNDS
+//!     jobs-bench WAITING RUNNING APPS ROUNDS
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock; the planner itself never does")]
 
@@ -13,19 +13,23 @@ use serde_json::json;
 use weal_control::cycle::PlanRequest;
 use weal_control::placement::Policy;
 use weal_control::seeded::Seeded;
+use weal_control::utility::Curve;
 use weal_model::{
-    Bytes, Cpu, Importance, JobObservation, JobSpec, JobState, NodeName, NodeObservation, NodeSpec, PoolSpec, Snapshot, Stage,
-    Time, Work,
+    AppName, AppSpec, Bytes, Cpu, Importance, InstanceObservation, InstanceState, JobObservation, JobSpec, JobState, NodeName,
+    NodeObservation, NodeSpec, PoolSpec, Snapshot, Stage, Time, Utility, Work,
 };
 
 /// Jobs that run on one node.
 const PER_NODE: usize = 4;
+/// Of a node: for its jobs and one instance.
+const MEMORY: Bytes = Bytes(4864 << 20);
+const INSTANCE: Bytes = Bytes(512 << 20);
 const NOW_S: f64 = 10_000.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let numbers: Vec<usize> = std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
-    let &[waiting, running, rounds] = numbers.as_slice() else { return Err("WAITING RUNNING ROUNDS".into()) };
-    let request = request(waiting, running);
+    let &[waiting, running, apps, rounds] = numbers.as_slice() else { return Err("WAITING RUNNING APPS ROUNDS".into()) };
+    let request = request(waiting, running, apps);
     let mut actions = 0;
     let mut times: Vec<f64> = Vec::new();
     for _ in 0..rounds.max(1) {
@@ -39,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn request(waiting: usize, running: usize) -> PlanRequest {
+fn request(waiting: usize, running: usize, apps: usize) -> PlanRequest {
     let nodes: Vec<NodeName> = (0..running.div_ceil(PER_NODE)).map(|n| NodeName::from(format!("n{n:04}"))).collect();
     let mut random = Seeded::new(1);
     let mut jobs: Vec<JobObservation> = (0..running).map(|m| job(m, Some(&nodes[m / PER_NODE]), &mut random)).collect();
@@ -49,27 +53,43 @@ fn request(waiting: usize, running: usize) -> PlanRequest {
         up: true,
         cpu_capacity: Cpu(PER_NODE as f64),
         cpu_used: Cpu(PER_NODE as f64),
-        memory_capacity: Bytes::gib(PER_NODE as u64),
+        memory_capacity: MEMORY,
         memory_used: Bytes(0),
         cpu_pressure: None,
     };
-    let spec = |name: &NodeName| NodeSpec {
-        name: name.clone(),
-        cpu: Cpu(PER_NODE as f64),
-        memory: Bytes::gib(PER_NODE as u64),
-        utilization_limit: 1.0,
-    };
-    let pool = PoolSpec { nodes: nodes.iter().map(spec).collect(), ..PoolSpec::example() };
+    let spec =
+        |name: &NodeName| NodeSpec { name: name.clone(), cpu: Cpu(PER_NODE as f64), memory: MEMORY, utilization_limit: 1.0 };
+    let names: Vec<AppName> = (0..apps).map(|m| AppName::from(format!("app-{m:04}"))).collect();
+    let specs = names.iter().map(|name| (name.clone(), AppSpec { memory: INSTANCE, ..AppSpec::example(name.as_str()) }));
+    let pool = PoolSpec { nodes: nodes.iter().map(spec).collect(), apps: specs.collect(), ..PoolSpec::example() };
+    let curve = Curve::through([(Cpu(0.0), Utility(-5.0)), (Cpu(0.5), Utility(0.0)), (Cpu(2.0), Utility(0.8))]);
+    let policy = Policy { demands: names.iter().map(|name| (name.clone(), curve.clone())).collect(), ..Policy::new(pool) };
+    let instances = names.iter().zip(nodes.iter().cycle()).map(|(app, node)| instance(app, node)).collect();
     let snapshot = Snapshot {
         generation: 1,
         time: Time::from_secs_f64(NOW_S),
         window_s: 2.0,
         nodes: nodes.iter().map(node).collect(),
-        instances: Vec::new(),
+        instances,
         flows: Vec::new(),
         jobs,
     };
-    PlanRequest { snapshot, policy: Policy::new(pool) }
+    PlanRequest { snapshot, policy }
+}
+
+fn instance(app: &AppName, node: &NodeName) -> InstanceObservation {
+    InstanceObservation {
+        id: format!("{app}-1").into(),
+        app: app.clone(),
+        node: node.clone(),
+        state: InstanceState::Ready,
+        cpu_used: None,
+        memory_used: None,
+        disk_bytes_per_s: None,
+        network_bytes_per_s: None,
+        in_flight: 0,
+        since: Time::ZERO,
+    }
 }
 
 /// One of a core and a GiB, with a goal between twice and eight times its work at full speed.

@@ -125,16 +125,19 @@ fn commits_per_s(folder: &Path, count: usize) -> Result<f64> {
 }
 
 fn plans(table: &mut Table, planner: &Path, rounds: usize) -> Result<()> {
-    let measured: Value = json_of(Command::new(planner).args(["1000", "200", &rounds.to_string()]))?;
-    let (median_ms, worst_ms) =
-        (measured["median_ms"].as_f64().unwrap_or(f64::NAN), measured["worst_ms"].as_f64().unwrap_or(f64::NAN));
-    let cells = [
-        "a plan for 1000 jobs that wait and 200 that run".to_owned(),
-        format!("{median_ms:.1} ms"),
-        format!("the slowest of {rounds}: {worst_ms:.1} ms"),
-        "-".to_owned(),
-    ];
-    table.row(cells, Some(median_ms <= PLAN_MS));
+    for apps in [0, 50] {
+        let measured: Value = json_of(Command::new(planner).args(["1000", "200", &apps.to_string(), &rounds.to_string()]))?;
+        let (median_ms, worst_ms) =
+            (measured["median_ms"].as_f64().unwrap_or(f64::NAN), measured["worst_ms"].as_f64().unwrap_or(f64::NAN));
+        let beside = if apps == 0 { String::new() } else { format!(", beside {apps} applications") };
+        let cells = [
+            format!("a plan for 1000 jobs that wait and 200 that run{beside}"),
+            format!("{median_ms:.1} ms"),
+            format!("the slowest of {rounds}: {worst_ms:.1} ms"),
+            "-".to_owned(),
+        ];
+        table.row(cells, (apps == 0).then_some(median_ms <= PLAN_MS));
+    }
     Ok(())
 }
 
