@@ -33,6 +33,7 @@ impl Jobs {
             waiting: count(&[JobPhase::Waiting]),
             done: count(&[JobPhase::Done]),
             cpu: self.running().map(|job| job.cpu_allocated.0).sum(),
+            expected: JobPoint::mean_of(self.known.values().filter_map(headed_for)),
         });
     }
 
@@ -80,4 +81,9 @@ impl Jobs {
         let ends = self.submitted.iter().map(end).collect();
         JobSeries { points: self.points, ends, moments: self.watch.into_moments() }
     }
+}
+
+/// The utility that a job is headed for which is not over.
+fn headed_for(job: &JobStatus) -> Option<f64> {
+    job.utility.filter(|_| !job.state.is_over()).map(|utility| utility.0)
 }

@@ -64,6 +64,7 @@ pub fn tidy(run: &Run) -> String {
                 [("running", point.running), ("suspended", point.suspended), ("waiting", point.waiting), ("done", point.done)];
             counts.into_iter().for_each(|(what, count)| line(point.t_s, "jobs", "all", what, f64::from(count)));
             line(point.t_s, "jobs", "all", "cpu_allocated", point.cpu);
+            point.expected.into_iter().for_each(|utility| line(point.t_s, "jobs", "all", "expected_utility", utility));
         }
         for end in &jobs.ends {
             line(end.submitted_s, "job", &end.name, "deadline_s", end.deadline_s);

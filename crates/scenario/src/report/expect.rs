@@ -62,6 +62,8 @@ fn name(measure: Measure) -> &'static str {
         Measure::JobsOnTime => "share of the jobs due that were done by then",
         Measure::JobUtility => "mean utility of the jobs done",
         Measure::LowestJobUtility => "lowest utility of a job done",
+        Measure::ExpectedJobUtility => "mean utility that jobs are headed for",
+        Measure::JobGap => "mean utility that jobs are headed for, less the lowest of a flow",
         Measure::JobsWaiting => "jobs waiting or suspended",
         Measure::JobCpu => "CPU that jobs have, cores",
         Measure::JobOrder => "steps in this order",
@@ -115,15 +117,17 @@ fn measure(run: &Run, expectation: &ExpectTable, span: Span) -> Option<f64> {
         Measure::JobsOnTime => jobs().filter(|jobs| jobs.due > 0).map(|jobs| jobs.on_time as f64 / jobs.due as f64),
         Measure::JobUtility => jobs()?.mean_utility,
         Measure::LowestJobUtility => jobs()?.lowest_utility,
-        Measure::JobsWaiting => average_of_jobs(run, span, |point| f64::from(point.waiting + point.suspended)),
-        Measure::JobCpu => average_of_jobs(run, span, |point| point.cpu),
+        Measure::ExpectedJobUtility => average_of_jobs(run, span, |point| point.expected),
+        Measure::JobGap => Some(average_of_jobs(run, span, |point| point.expected)? - utilities().reduce(f64::min)?),
+        Measure::JobsWaiting => average_of_jobs(run, span, |point| Some(f64::from(point.waiting + point.suspended))),
+        Measure::JobCpu => average_of_jobs(run, span, |point| Some(point.cpu)),
         Measure::JobOrder => run.jobs.as_ref().map(|jobs| in_order(&jobs.moments, &expectation.order) as f64),
     }
 }
 
-fn average_of_jobs(run: &Run, span: Span, of: impl Fn(&JobPoint) -> f64) -> Option<f64> {
+fn average_of_jobs(run: &Run, span: Span, of: impl Fn(&JobPoint) -> Option<f64>) -> Option<f64> {
     let points = run.jobs.iter().flat_map(|jobs| &jobs.points).filter(|point| span.holds(point.t_s));
-    average(points.map(|point| (of(point), 1.0)))
+    average(points.filter_map(|point| Some((of(point)?, 1.0))))
 }
 
 /// How many of the steps, from the first one on, came one after the other. Steps that one look showed may have been in any order.
@@ -247,6 +251,19 @@ mod tests {
         let mut first = expect(Measure::PlacementChanges, None, 1.0, 1.0);
         (first.from, first.to) = (Some(SpanText(0.0)), Some(SpanText(5.0)));
         assert!(check(&run(), &first, 1.5).met);
+    }
+
+    #[test]
+    fn what_jobs_are_headed_for_is_compared_with_the_lowest_flow() {
+        let points = [(2.0, Some(0.1)), (3.0, None), (4.0, Some(0.3)), (20.0, Some(0.9))];
+        let points = points.map(|(t_s, expected)| JobPoint { t_s, expected, ..JobPoint::default() }).to_vec();
+        let run = Run { jobs: Some(JobSeries { points, ..JobSeries::default() }), ..run() };
+        for (what, value) in [(Measure::ExpectedJobUtility, 0.2), (Measure::JobGap, 0.3)] {
+            let mut expected = expect(what, None, value - 1e-9, value + 1e-9);
+            (expected.from, expected.to) = (Some(SpanText(1.0)), Some(SpanText(9.0)));
+            let check = check(&run, &expected, 0.0);
+            assert!(check.met, "{check:?}");
+        }
     }
 
     #[test]

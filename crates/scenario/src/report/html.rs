@@ -278,11 +278,17 @@ fn flow_charts(run: &Run) -> Markup {
         .enumerate()
         .filter_map(|(i, flow)| Some((flow.target_ms?, flow.goal.clone(), i % COLOURS.len())))
         .collect();
+    let mut utilities = lines(&|p| p.utility);
+    utilities.extend(run.jobs.as_ref().map(|jobs| Line {
+        name: "jobs are headed for".into(),
+        style: run.flows.len() % COLOURS.len(),
+        points: jobs.points.iter().map(|point| (point.t_s, point.expected)).collect(),
+    }));
     // Four times the loosest goal: what is worse than that is off the chart, and the table says how much.
     let cap = goals.iter().map(|goal| goal.0).fold(0.0, f64::max) * 4.0;
     let charts = [
         ("Response time against its goal, ms", lines(&|p| p.response_ms), goals, (cap > 0.0).then_some(cap)),
-        ("Utility (0 is exactly at the goal)", lines(&|p| p.utility), vec![(0.0, "goal".into(), 0)], Some(3.0)),
+        ("Utility (0 is exactly at the goal)", utilities, vec![(0.0, "goal".into(), 0)], Some(3.0)),
         ("Requests per second that came in", lines(&|p| Some(p.arrival_per_s)), vec![], None),
         ("Requests per second that were answered", lines(&|p| Some(p.throughput_per_s)), vec![], None),
         ("Seats in force", lines(&|p| Some(p.seats)), vec![], None),

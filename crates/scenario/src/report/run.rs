@@ -176,6 +176,17 @@ pub struct JobPoint {
     pub done: u32,
     /// CPU that jobs have, in cores.
     pub cpu: f64,
+    /// The mean utility that those which are not over are headed for, as the last plan foresees it; `None` without any.
+    #[serde(default)]
+    pub expected: Option<f64>,
+}
+
+impl JobPoint {
+    /// The mean of what jobs are headed for.
+    pub fn mean_of(utilities: impl Iterator<Item = f64>) -> Option<f64> {
+        let (count, sum) = utilities.fold((0, 0.0), |(count, sum), utility| (count + 1, sum + utility));
+        (count > 0).then(|| sum / f64::from(count))
+    }
 }
 
 /// One job.

@@ -458,6 +458,10 @@ pub enum Measure {
     JobUtility,
     /// Lowest utility of a job that was done.
     LowestJobUtility,
+    /// The mean utility that jobs which are not over are headed for, averaged over the span.
+    ExpectedJobUtility,
+    /// The same less the lowest utility of a flow with a goal.
+    JobGap,
     /// Jobs that wait or are suspended, averaged over the span.
     JobsWaiting,
     /// Cores that plans give to all jobs, averaged over the span.

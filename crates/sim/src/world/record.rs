@@ -56,6 +56,8 @@ impl World<'_> {
 
     fn job_point(&self) -> JobPoint {
         let count = |state: JobState| self.jobs.iter().filter(|job| job.state == state).count() as u32;
+        let report = self.controller.cycle.as_ref().map(|cycle| cycle.report());
+        let expected = report.iter().flat_map(|report| report.jobs.values());
         JobPoint {
             t_s: self.now_s(),
             running: count(JobState::Running),
@@ -63,6 +65,7 @@ impl World<'_> {
             waiting: count(JobState::Pending),
             done: count(JobState::Completed),
             cpu: (0..self.nodes.len()).map(|node| cpu_on(&self.jobs, node)).sum(),
+            expected: JobPoint::mean_of(expected.map(|job| job.utility.0)),
         }
     }
 
