@@ -1,8 +1,8 @@
 //! Batch jobs in virtual time, under any [`Scheduler`] (Carrera 5.6.2).
 //!
 //! Jobs come in, run at the speeds they are given, are held up by what changes to their runs cost, and complete. The
-//! scheduler is asked on each arrival, each completion and each cycle: waiting for the edge of a cycle would cost 300 s on
-//! average in the thesis' setting and make its shortest jobs miss their goals. After each decision an oracle looks for
+//! scheduler is asked on each arrival, each completion, when it wanted to be asked again, and each cycle in which the load of applications may
+//! have changed: waiting for the edge of a cycle would cost 300 s on average in the thesis' setting and make its shortest jobs miss their goals. After each decision an oracle looks for
 //! overfull nodes, torn gangs and speeds out of range.
 
 use std::collections::BTreeMap;
@@ -182,6 +182,7 @@ pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until:
         now_s: 0.0,
         look_again_at_s: f64::INFINITY,
         next_sample_s: if batch.sample_every_s.is_finite() { 0.0 } else { f64::INFINITY },
+        decided: None,
         jobs: Vec::new(),
         active: Vec::new(),
         outcome: BatchResult::default(),
@@ -200,6 +201,7 @@ pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until:
             state.outcome.missed_or_open = state.jobs.iter().map(|job| job.deadline_s).collect();
             return state.outcome;
         }
+        let happens = [arrival_s, state.next_completion_s(), state.look_again_at_s].iter().any(|at_s| *at_s <= next_s);
         state.advance(next_s);
         while let Some(arrival) = arrivals.next_if(|arrival| arrival.at_s <= next_s) {
             state.submit(arrival);
@@ -207,7 +209,7 @@ pub fn run(batch: &Batch, arrivals: impl IntoIterator<Item = JobArrival>, until:
         while next_cycle_s <= next_s {
             next_cycle_s += batch.cycle_s;
         }
-        state.decide();
+        state.decide(!happens);
     }
 }
 
@@ -229,6 +231,8 @@ struct State<'a> {
     /// When the scheduler asked to be asked again.
     look_again_at_s: f64,
     next_sample_s: f64,
+    /// What was decided last.
+    decided: Option<Assignment>,
     /// The unfinished jobs as the scheduler sees them; `active` runs parallel to it.
     jobs: Vec<Job>,
     active: Vec<Active>,
@@ -287,7 +291,8 @@ impl State<'_> {
         }
     }
 
-    fn decide(&mut self) {
+    /// Nothing has happened when `is_cycle_alone`: what was decided stands then, unless the load of applications may have changed.
+    fn decide(&mut self, is_cycle_alone: bool) {
         let batch = self.batch;
         let now;
         let apps = match batch.apps {
@@ -305,11 +310,17 @@ impl State<'_> {
             apps,
             costs: batch.costs,
         };
-        let assignment = batch.scheduler.schedule(&situation);
-        let violations = violations(&situation, &assignment);
-        self.outcome.violations.extend(violations.into_iter().map(|text| format!("at {:.1} s: {text}", self.now_s)));
-        self.look_again_at_s = assignment.look_again_s.map_or(f64::INFINITY, |seconds| self.now_s + seconds);
-        self.apply(&assignment);
+        let stands = is_cycle_alone && matches!(batch.apps, Applications::Steady(_)) && self.decided.is_some();
+        let assignment = self.decided.take().filter(|_| stands).unwrap_or_else(|| {
+            let assignment = batch.scheduler.schedule(&situation);
+            let violations = violations(&situation, &assignment);
+            self.outcome.violations.extend(violations.into_iter().map(|text| format!("at {:.1} s: {text}", self.now_s)));
+            self.look_again_at_s = assignment.look_again_s.map_or(f64::INFINITY, |seconds| self.now_s + seconds);
+            assignment
+        });
+        if !stands {
+            self.apply(&assignment);
+        }
         let running = assignment.runs.iter().flatten().count();
         self.outcome.most_running = self.outcome.most_running.max(running);
         if self.now_s >= self.next_sample_s {
@@ -318,6 +329,7 @@ impl State<'_> {
             let every_s = batch.sample_every_s;
             self.next_sample_s = if every_s > 0.0 { ((self.now_s / every_s).floor() + 1.0) * every_s } else { self.now_s };
         }
+        self.decided = Some(assignment);
     }
 
     fn apply(&mut self, assignment: &Assignment) {
@@ -492,7 +504,7 @@ mod tests {
         }
         apart.sort_by(|a, b| a.0.total_cmp(&b.0));
         // Where two choices are worth the same within the tolerance, a moment decides which is taken, and what follows differs.
-        assert!(apart[53].0 <= 0.02 && apart[59].0 <= 0.1, "{apart:?}");
+        assert!(apart[59].0 <= 0.02, "{apart:?}");
         let [most, least] = [changes.iter().max(), changes.iter().min()].map(|count| *count.expect("four cycles") as f64);
         assert!(most <= 1.1 * least, "{changes:?}");
     }

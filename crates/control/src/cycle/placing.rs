@@ -12,7 +12,7 @@ use weal_protocol::engine::{ActionOutcome, InstanceSeen, NodeSeen, Observation};
 
 use super::effect::{Config, Effect, Ids, Kept, Note, PlanRequest, Planned};
 use super::observe::Known;
-use super::plans::Pending;
+use super::plans::{Basis, Decided, Pending, changes_jobs};
 use super::rollout::{RolloutStep, View};
 use super::state::{State, node_of};
 
@@ -50,10 +50,15 @@ impl State {
         let step = self.rollout_step(&config, &pool, &mut taken);
         let next_instance = self.placing.starts.next_numbers(&taken);
         let held = step.replacing.into_iter().chain(self.placing.starts.unseen()).collect();
-        let request = self.plan_request(now, &pool, &snapshot, next_instance, held);
+        let mut request = self.plan_request(now, &pool, &snapshot, next_instance, held);
+        let basis = pool.apps.is_empty().then(|| Basis::of(&request.snapshot, config.generation));
+        let stands = basis.as_ref().is_some_and(|basis| self.placing.jobs_stand(now, basis));
+        request.policy.jobs_stand = stands;
         self.placing.pending = Some(Pending {
             config: config.generation,
             snapshot: request.snapshot.clone(),
+            jobs_stand: stands,
+            basis,
             ahead: self.sleep.ahead.clone(),
             rollout: step.actions,
         });
@@ -154,6 +159,9 @@ impl State {
             Ok((plan, report)) => {
                 self.learned.handle_plan(&plan, &pending.snapshot, &pending.ahead);
                 actions.extend(plan.actions.iter().map(|action| (action.clone(), reason(&report, action))));
+                if !pending.jobs_stand {
+                    self.keep_decided(now, pending.basis, &plan, &report);
+                }
                 self.take_plan(now, &pool, plan, report, planned.took_ms);
             }
             Err(why) => self.raise_problem("plan", format!("weal did not apply a placement plan: {why}")),
@@ -163,6 +171,13 @@ impl State {
         self.push_reserves(&pool);
         self.push_gateway_config();
         self.show(false);
+    }
+
+    /// What a plan decided about jobs stands until something happens, if it is done with that. There is no `basis` beside applications: their loads change.
+    fn keep_decided(&mut self, now: Time, basis: Option<Basis>, plan: &Plan, report: &Report) {
+        let until = self.timers.schedule_look_again(now, report.look_again_s);
+        let decided = basis.map(|basis| Decided { basis, until });
+        self.placing.decided = decided.filter(|_| !changes_jobs(plan));
     }
 
     fn take_plan(&mut self, now: Time, pool: &PoolSpec, plan: Plan, report: Report, planned_in_ms: f64) {
@@ -179,9 +194,6 @@ impl State {
             self.push(Effect::Keep(Kept::Plan(Box::new((plan.clone(), report.clone())))));
         }
         self.sleep.ahead = plan.ahead.iter().cloned().collect();
-        if let Some(seconds) = report.look_again_s {
-            self.timers.schedule_plan_in(now, seconds);
-        }
         (self.placing.plan, self.placing.report) = (plan, report);
         self.clear_problem("plan", "weal applies placement plans again");
     }

@@ -10,6 +10,8 @@ const DRAIN_POLL: Duration = Duration::from_millis(100);
 const PLAN_DELAY: Duration = Duration::from_millis(50);
 /// Between two placement plans, however many events there are: a crash loop must not keep the planner busy.
 const PLAN_PAUSE: Duration = Duration::from_millis(500);
+/// From a plan to the next look at jobs that wait, at most.
+const LONGEST_LOOK: Duration = Duration::from_secs(3600);
 /// How often what was learnt is kept: a crash loses at most this much of it.
 const KEEP_PERIOD: Duration = Duration::from_secs(30);
 /// How long a flow cycle waits for both peers' answers. Both answer within milliseconds; one that does not is stuck or away, and seats
@@ -29,6 +31,8 @@ pub(super) struct Timers {
     patience_ends: Time,
     next_drain_poll: Time,
     plan: Option<Time>,
+    /// By when there is a plan, whatever happens, for the sake of jobs that wait.
+    look_again: Option<Time>,
     last_plan: Option<Time>,
     kept: Time,
 }
@@ -73,11 +77,11 @@ impl Timers {
         self.plan = Some(self.plan.map_or(due, |already| already.min(due)));
     }
 
-    /// A plan in so many seconds, if none is made before.
-    pub fn schedule_plan_in(&mut self, now: Time, seconds: f64) {
-        let due =
-            now + Duration::from_secs_f64(seconds.clamp(PLAN_PAUSE.as_secs_f64(), self.placement_cycle.as_secs_f64().max(1.0)));
-        self.plan = Some(self.plan.map_or(due, |already| already.min(due)));
+    /// A plan in so many seconds, whatever is planned before: what jobs lose by waiting counts by then. Returns when.
+    pub fn schedule_look_again(&mut self, now: Time, seconds: Option<f64>) -> Option<Time> {
+        let bounded = |seconds: f64| seconds.clamp(PLAN_PAUSE.as_secs_f64(), LONGEST_LOOK.as_secs_f64());
+        self.look_again = seconds.map(|seconds| now + Duration::from_secs_f64(bounded(seconds)));
+        self.look_again
     }
 
     /// A plan, now: somebody waits for it.
@@ -88,6 +92,7 @@ impl Timers {
     /// A plan is being made.
     pub fn handle_plan_begun(&mut self, now: Time) {
         (self.plan, self.last_plan) = (None, Some(now));
+        self.look_again.take_if(|due| now >= *due);
     }
 
     /// When the next of them is due.
@@ -95,7 +100,7 @@ impl Timers {
         let drain = drains.then_some(self.next_drain_poll);
         let patience = in_flow_cycle.then_some(self.patience_ends);
         let cycles = self.next_flow_cycle.min(self.next_placement_cycle);
-        [drain, patience, self.plan].into_iter().flatten().fold(cycles, Time::min)
+        [drain, patience, self.plan, self.look_again].into_iter().flatten().fold(cycles, Time::min)
     }
 
     /// What is due now; each is due once.
@@ -119,7 +124,7 @@ impl Timers {
             flow_cycle: passed(&mut self.next_flow_cycle, self.flow_cycle),
             placement_cycle: passed(&mut self.next_placement_cycle, self.placement_cycle),
             patience_is_over: now >= self.patience_ends,
-            plan: self.plan.is_some_and(|due| now >= due),
+            plan: [self.plan, self.look_again].into_iter().flatten().any(|due| now >= due),
             drains,
         }
     }
@@ -153,6 +158,18 @@ mod tests {
         timers.handle_plan_begun(at(1.05));
         timers.schedule_plan(at(1.1));
         assert_eq!(timers.next(false, false), at(1.55));
+    }
+
+    #[test]
+    fn a_plan_that_comes_before_leaves_the_next_look_at_jobs_where_it_was() {
+        let mut timers = Timers::default();
+        timers.restart(at(0.0), None);
+        assert_eq!(timers.schedule_look_again(at(0.05), Some(40.0)), Some(at(40.05)));
+        timers.schedule_plan(at(15.0));
+        timers.handle_plan_begun(at(15.05));
+        assert!(!timers.poll_due(at(40.0), false).plan && timers.poll_due(at(40.05), false).plan);
+        timers.handle_plan_begun(at(40.05));
+        assert!(!timers.poll_due(at(41.0), false).plan, "once");
     }
 
     #[test]

@@ -78,6 +78,22 @@ impl Scheduler for WealScheduler {
     }
 }
 
+impl WealScheduler {
+    /// The runs of now with their CPU divided anew, for when nothing has happened since they were decided: time alone changes them no sooner than it was said
+    /// ([`Assignment::look_again_s`]). `None` where a decision is needed: they do not fit any more, or a job may have come to another phase.
+    pub(crate) fn stand(&self, situation: &Situation) -> Option<Assignment> {
+        let search = Search::new(situation);
+        let layout = search.present();
+        let stands = |(nodes, job): (&Vec<usize>, &Job)| {
+            job.stages.len() == 1 && (*nodes == job.nodes || nodes.is_empty() && job.state != JobState::Running)
+        };
+        layout.iter().zip(situation.jobs).all(stands).then(|| {
+            let division = divide_needs(situation, &search.needs, &layout);
+            assignment(layout, division)
+        })
+    }
+}
+
 /// The nodes of each job's tasks; empty: does not run.
 type Layout = Vec<Vec<usize>>;
 

@@ -92,6 +92,8 @@ pub struct Policy {
     pub saving: BTreeSet<JobName>,
     /// What earlier runs tell of jobs that do not say how much work they are.
     pub runs: Runs,
+    /// Nothing has happened since jobs were decided about, so that what was decided stands where there are jobs alone.
+    pub jobs_stand: bool,
 }
 
 impl Policy {
@@ -117,6 +119,7 @@ impl Policy {
             job_costs: Costs::THESIS,
             saving: BTreeSet::new(),
             runs: Runs::default(),
+            jobs_stand: false,
         }
     }
 

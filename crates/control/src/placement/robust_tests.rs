@@ -168,6 +168,32 @@ fn plans_are_accepted_or_nothing_changes_whatever_was_measured() {
     assert!(refused.len() <= 100, "{} plans are refused: {:#?}", refused.len(), &refused[..refused.len().min(60)]);
 }
 
+/// What has to win within one cycle is put off for ever where cycles are short. Instances are compared as if they stayed, so the length of a cycle
+/// changes no plan, and an hour later nothing is begun that was not begun at once.
+#[test]
+fn no_instance_is_put_off_for_the_next_cycle() {
+    let mut planned = 0;
+    for seed in 0..500 {
+        let mut random = Seeded::new(seed);
+        let pool = random_pool(&mut random);
+        let seen = random_snapshot(&mut random, &pool);
+        let policy = policy(&mut random, &pool);
+        let at = |cycle_s: f64, time_s: f64| {
+            let mut pool = pool.clone();
+            pool.timing.placement_cycle_s = cycle_s;
+            let seen = Snapshot { time: Time::from_secs_f64(time_s), ..seen.clone() };
+            plan(&seen, &Policy { pool: pool.into(), ..policy.clone() }, Iterations::default()).0.actions
+        };
+        let actions = at(1.0, 1e4);
+        for cycle_s in [15.0, 100.0, 600.0] {
+            assert_eq!(at(cycle_s, 1e4), actions, "seed {seed}, a cycle of {cycle_s} s");
+        }
+        assert_eq!(at(1.0, 1e4 + 3600.0), actions, "seed {seed}, an hour later");
+        planned += u32::from(!actions.is_empty());
+    }
+    assert!(planned > 250, "only {planned} plans have any action");
+}
+
 /// With demand as it is, a plan and what follows from it end after a few cycles: no oscillation.
 #[test]
 fn plans_come_to_rest() {

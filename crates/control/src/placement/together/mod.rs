@@ -53,7 +53,10 @@ pub(in crate::placement) fn place(translation: &Translation, policy: &Policy, so
     let mut pool = Pool::of(translation, policy);
     let planned = pool.only_apps(&solution.layout);
     if translation.apps.is_empty() || policy.algorithm != Algorithm::Weal || !policy.pool.control {
-        return WealScheduler.schedule(&pool.around(&planned).situation(&pool));
+        let around = pool.around(&planned);
+        let situation = around.situation(&pool);
+        let stands = (policy.jobs_stand && translation.apps.is_empty()).then(|| WealScheduler.stand(&situation)).flatten();
+        return stands.unwrap_or_else(|| WealScheduler.schedule(&situation));
     }
     let mut planned = pool.scheduled(planned);
     if planned.leaves_out(&pool) && pool.count_what_leaves(translation) {
