@@ -33,13 +33,6 @@ pub(super) async fn status(api: ApiState) -> Response {
     Json(&*api.board.view().status).into_response()
 }
 
-/// The answer to who names a node that is none of the pool's.
-fn unknown_node(node: &NodeName, status: &weal_model::Status) -> Response {
-    let names: Vec<&str> = status.nodes.iter().map(|node| node.name.as_str()).collect();
-    let known = if names.is_empty() { "there are none yet".to_owned() } else { format!("there are {}", names.join(", ")) };
-    refusal(StatusCode::NOT_FOUND, format!("there is no node `{node}`: {known}"))
-}
-
 #[derive(Deserialize)]
 pub(super) struct WhyQuery {
     node: Option<NodeName>,
@@ -50,9 +43,6 @@ pub(super) async fn why(api: ApiState, Path(app): Path<AppName>, Parameters(quer
     let view = api.board.view();
     let Some(mut why) = why::why(&app, &view, api.board.events_of(&app, 20)) else { return unknown_app(&app, &view.status) };
     if let Some(node) = query.node {
-        if !view.status.nodes.iter().any(|known| known.name == node) {
-            return unknown_node(&node, &view.status);
-        }
         let (reply, answer) = oneshot::channel();
         if api.orders.send(Order::WhyNode { app: app.clone(), node, reply }).await.is_err() {
             return refusal(StatusCode::SERVICE_UNAVAILABLE, "the controller is stopping");
