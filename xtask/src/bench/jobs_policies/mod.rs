@@ -2,15 +2,8 @@
 //!
 //! The jobs are like those of Carrera's Experiment Four (5.6.2.4) in kind, and short: half of them take two seconds at full speed, four of ten
 //! take ten seconds, and one of ten takes five seconds of a whole slice. Their goals are the service classes of 5.7. They come at random, at
-//! three rates: the slower two leave the slices some time, and at the third more is asked than there is.
-//!
-//! The case `simulated` is in virtual time, under the schedulers of `weal_control::jobs`; changes take as long as those of processes do. The
-//! case `real` runs the jobs of one rate as processes under weal and, where it is installed, under Slurm.
-
-mod real;
-mod slurm;
-
-use anyhow::{Result, bail};
+//! three rates: the slower two leave the slices some time, and at the third more is asked than there is. All is in virtual time, under the
+//! schedulers of `weal_control::jobs`; changes take as long as those of processes do.
 
 use weal_control::jobs::{EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, WealScheduler};
 use weal_model::{Bytes, Cpu, Work};
@@ -52,42 +45,27 @@ struct OneRun {
 }
 
 /// Runs the benchmark.
-pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
-    let is_asked_for = |case: &str| arguments.case.as_deref().is_none_or(|asked| asked == case);
-    if let Some(case) = arguments.case.as_deref().filter(|case| !["simulated", "real"].contains(case)) {
-        bail!("there is no case {case}: there are `simulated` and `real`");
-    }
-    let mut tables = Vec::new();
-    if is_asked_for("simulated") {
-        let seeds = if arguments.quick { 2 } else { 20 };
-        let mut table = shown("simulated", &simulated(seeds), Some("EDF"));
-        table.notes.push(format!("Simulated: each row is the mean of {seeds} seeds; the worst is the worst of all."));
-        tables.push(table);
-    }
-    if is_asked_for("real") {
-        let (outcomes, notes) = real::outcomes(arguments.quick)?;
-        let mut table = shown("on real processes", &outcomes, None);
-        table.notes.extend(notes);
-        tables.push(table);
-    }
-    Ok(tables)
+pub fn run(arguments: &Arguments) -> Table {
+    let seeds = if arguments.quick { 2 } else { 20 };
+    let mut table = shown(&simulated(seeds));
+    table
+        .notes
+        .push(format!("Each row is the mean of {seeds} seeds; the worst is the worst of all. Nothing ran on real processes."));
+    table
 }
 
-/// `rival`: the policy that weal's target is about.
-fn shown(how: &str, outcomes: &[Outcome], rival: Option<&str>) -> Table {
+fn shown(outcomes: &[Outcome]) -> Table {
     let columns =
         ["load", "policy", "goals met", "changes", "distance to the goal: the worst", "5%", "median", "last job done, s"];
-    let mut table = Table::new(format!("{JOBS} short jobs with mixed goals on {SLICES} slices, {how}"), &columns);
+    let mut table = Table::new(format!("{JOBS} short jobs with mixed goals on {SLICES} slices, simulated"), &columns);
     for outcome in outcomes {
-        let rival = outcomes.iter().find(|other| other.load == outcome.load && Some(other.policy) == rival);
-        table.row(outcome.cells(), rival.filter(|_| outcome.policy == "weal").map(|rival| outcome.is_no_worse_than(rival)));
+        let rival = outcomes.iter().find(|other| other.load == outcome.load && other.policy == "EDF");
+        table.row(outcome.cells(), rival.filter(|_| outcome.policy == "weal").map(|edf| outcome.is_no_worse_than(edf)));
     }
     table.notes.push(
         "Load: CPU asked for over what there is. Distance: seconds from the end to the goal over the goal's length, so below 0 is late. A change suspends a job, or lets it go on elsewhere.".to_owned(),
     );
-    if let Some(rival) = rival {
-        table.notes.push(format!("Target: weal meets as many goals as {rival}, within {POINTS} points, with no more changes."));
-    }
+    table.notes.push(format!("Target: weal meets as many goals as EDF, within {POINTS} points, with no more changes."));
     table
 }
 
