@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use weal_host::Proc;
 use weal_host::cgroup::Group;
-use weal_node::isolation::ROLES_GROUP;
 
 use super::load::ask;
-use super::pool::{Pool, ROLES, command_line};
+use super::pool::{Pool, ROLES, command_line, groups};
 
 /// How long the pool may take to be whole again. An instance that ended a few times in a row waits for a minute by itself.
 const PATIENCE: Duration = Duration::from_secs(75);
@@ -118,15 +117,4 @@ fn instance_groups(agent: u32) -> Vec<Group> {
     // The groups of weal's own processes begin with a dot.
     let is_node = |group: &Group| group.path().file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."));
     groups(agent).iter().flat_map(Group::children).filter(is_node).flat_map(|node| node.children()).collect()
-}
-
-/// The control groups of that pool, of which all others are parts: one in each hierarchy in which its roles have a place.
-pub fn groups(agent: u32) -> Vec<Group> {
-    let proc = Proc::system();
-    let Ok(membership) = proc.cgroups(agent) else { return Vec::new() };
-    let of_pool = proc.cgroup_mounts(std::process::id()).into_iter().filter_map(|mount| {
-        let own = mount.path_of(membership.in_mount(&mount)?);
-        own.ends_with(ROLES_GROUP).then(|| own.parent().map(Group::new))?
-    });
-    of_pool.collect()
 }

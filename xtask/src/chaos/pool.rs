@@ -15,9 +15,10 @@ use serde_json::Value;
 use weal_host::Proc;
 use weal_host::cgroup::Group;
 use weal_model::HistorySample;
+use weal_node::isolation::ROLES_GROUP;
 
 use super::held::OpenFiles;
-use super::{check, machine};
+use super::machine;
 
 /// The roles, as their command lines name them.
 pub const ROLES: [&str; 3] = ["gateway", "controller", "node"];
@@ -338,7 +339,7 @@ impl Pool {
 
     /// Ends it. Returns what is left of it.
     pub fn end(&mut self) -> Result<Vec<String>> {
-        let groups: Vec<Group> = self.roles("node").into_iter().flat_map(check::groups).collect();
+        let groups: Vec<Group> = self.roles("node").into_iter().flat_map(groups).collect();
         let down = self.weal(&["down"])?;
         ensure!(down.status.success(), "weal down: {}", String::from_utf8_lossy(&down.stderr));
         self.supervisor.wait()?;
@@ -424,4 +425,15 @@ pub fn send(pid: u32, signal: Signal) {
         // It may have ended by itself.
         let _ = kill_process(pid, signal);
     }
+}
+
+/// The control groups of that pool, of which all others are parts: one in each hierarchy in which its roles have a place.
+pub fn groups(agent: u32) -> Vec<Group> {
+    let proc = Proc::system();
+    let Ok(membership) = proc.cgroups(agent) else { return Vec::new() };
+    let of_pool = proc.cgroup_mounts(std::process::id()).into_iter().filter_map(|mount| {
+        let own = mount.path_of(membership.in_mount(&mount)?);
+        own.ends_with(ROLES_GROUP).then(|| own.parent().map(Group::new))?
+    });
+    of_pool.collect()
 }
