@@ -503,7 +503,6 @@ mod tests {
             apart.push((differences.fold(0.0, f64::max), seed));
         }
         apart.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Where two choices are worth the same within the tolerance, a moment decides which is taken, and what follows differs.
         assert!(apart[59].0 <= 0.02, "{apart:?}");
         let [most, least] = [changes.iter().max(), changes.iter().min()].map(|count| *count.expect("four cycles") as f64);
         assert!(most <= 1.1 * least, "{changes:?}");
