@@ -113,7 +113,7 @@ impl Work {
     /// The order of proxies turns with each round.
     fn run_rounds(&self, course: Course, proxies: &[Proxy], folder: &Path) -> Result<Vec<Vec<Sample>>> {
         for proxy in proxies {
-            self.sample(proxy, 1, folder).context("it cannot be warmed up")?;
+            self.load.run(proxy.address, self.path, 1, folder).with_context(|| format!("{} cannot be warmed up", proxy.name))?;
         }
         let mut samples = vec![Vec::new(); proxies.len()];
         for round in 0..course.rounds {
