@@ -2,6 +2,8 @@
 
 pub mod begin;
 pub mod deploy;
+#[cfg(test)]
+mod documented;
 mod format;
 pub mod jobs;
 mod load;

@@ -1,5 +1,6 @@
 //! `cargo xtask dist`: a static program, packages for Debian and RPM, and an OCI image.
 
+mod cross;
 mod image;
 mod packages;
 mod program;

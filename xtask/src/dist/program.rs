@@ -6,8 +6,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::cross;
 use crate::elf::number;
 use crate::programs::{root, target};
+
+/// What this machine is called in [`Program::architecture`].
+const HERE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
 /// A weal.
 pub struct Program {
@@ -23,12 +27,15 @@ impl Program {
     /// Builds one. Only the last step, linking, differs from other builds: what is compiled already is used.
     ///
     /// # Errors
-    /// cargo fails; its own words are on standard error.
+    /// Something is missing for `triple`, or cargo fails; its own words are on standard error.
     pub fn build(triple: Option<&str>, debug: bool) -> Result<Self> {
         let profile = if debug { "dev" } else { "dist" };
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(root()).args(["rustc", "--package", "weal", "--bin", "weal", "--profile", profile]);
-        cargo.args(triple.map(|triple| format!("--target={triple}")));
+        if let Some(triple) = triple {
+            cross::prepare(triple, &mut cargo)?;
+            cargo.arg(format!("--target={triple}"));
+        }
         cargo.args(["--", "-C", "target-feature=+crt-static"]);
         ensure!(cargo.status().context("cannot run cargo")?.success(), "cannot build weal");
         let folder = target().join(triple.unwrap_or_default());
@@ -44,6 +51,28 @@ impl Program {
         let (architecture, is_static) = read_elf(&bytes).with_context(|| path.display().to_string())?;
         Ok(Self { path: fs::canonicalize(path)?, architecture, is_static })
     }
+
+    /// Runs it, by an emulator where it is for another machine.
+    pub fn command(&self) -> Command {
+        if self.architecture == HERE {
+            return Command::new(&self.path);
+        }
+        let mut command = Command::new(emulator(self.architecture));
+        command.arg(&self.path);
+        command
+    }
+
+    /// What has to be here for [`Program::command`].
+    pub fn needs(&self) -> String {
+        match self.architecture {
+            HERE => self.path.display().to_string(),
+            other => format!("{} (Debian package qemu-user) for a program of another machine", emulator(other)),
+        }
+    }
+}
+
+fn emulator(architecture: &str) -> &'static str {
+    if architecture == "arm64" { "qemu-aarch64" } else { "qemu-x86_64" }
 }
 
 /// Architecture, and whether no interpreter loads libraries, of a 64-bit ELF file (System V ABI, chapters 4 and 5).
@@ -67,8 +96,17 @@ mod tests {
     #[test]
     fn a_programs_machine_and_its_need_of_libraries_are_read_from_it() {
         let own = Program::read(Path::new("/proc/self/exe")).unwrap();
-        let expected = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-        assert_eq!((own.architecture, own.is_static), (expected, cfg!(target_feature = "crt-static")));
+        assert_eq!((own.architecture, own.is_static), (HERE, cfg!(target_feature = "crt-static")));
+        assert_eq!(own.command().get_program(), own.path);
+    }
+
+    #[test]
+    fn a_program_for_another_machine_is_run_by_an_emulator() {
+        let other = if HERE == "arm64" { "amd64" } else { "arm64" };
+        let program = Program { path: PathBuf::from("/dist/weal"), architecture: other, is_static: true };
+        assert!(program.command().get_program().to_string_lossy().starts_with("qemu-"));
+        assert!(program.command().get_args().eq([Path::new("/dist/weal")]));
+        assert!(program.needs().contains("qemu-user"));
     }
 
     #[test]

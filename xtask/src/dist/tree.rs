@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use flate2::{Compression, GzBuilder};
@@ -59,8 +58,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 fn printed(program: &Program, arguments: &[&str]) -> Result<Vec<u8>> {
-    let output = Command::new(&program.path).args(arguments).output();
-    let output = output.with_context(|| format!("cannot run {}", program.path.display()))?;
+    let output = program.command().args(arguments).output();
+    let output = output.with_context(|| format!("packages hold what weal prints of itself: cannot run {}", program.needs()))?;
     ensure!(output.status.success(), "weal {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     Ok(output.stdout)
 }

@@ -41,6 +41,7 @@ mod site;
 mod sleep;
 mod telemetry;
 mod tls_manners;
+mod tutorial;
 mod upgrade;
 mod verbs;
 mod waiting;
