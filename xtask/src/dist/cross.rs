@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::programs::{python_with, target};
 
-/// The zig whose C compiler was tried (MIT licence), as its authors publish it for Python.
+/// The zig whose C compiler is taken (MIT licence), as its authors publish it for Python.
 const ZIG: &str = "ziglang==0.17.0";
 /// The linker in the folder of rustc's own programs.
 const LINKER: &str = "rust-lld";
