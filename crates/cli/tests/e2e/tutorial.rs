@@ -45,7 +45,7 @@ fn trimmed(content: &str) -> String {
     content.trim_matches('\n').to_owned() + "\n"
 }
 
-/// Where the tutorial is gone through; its pool ends with it.
+/// Where the tutorial is gone through; its pool ends with it. As root, applications have a `/tmp` of their own, in which nothing of it lies.
 struct Desk {
     folder: tempfile::TempDir,
     /// The tutorial's ports, and those that are free here.
@@ -54,7 +54,8 @@ struct Desk {
 
 impl Desk {
     fn new() -> Self {
-        let folder = tempfile::Builder::new().prefix("weal-e2e-").tempdir().unwrap();
+        let above = if rustix::process::geteuid().is_root() { PathBuf::from("/var/lib") } else { std::env::temp_dir() };
+        let folder = tempfile::Builder::new().prefix("weal-e2e-").tempdir_in(above).unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(folder.path().join("shop")).unwrap();
         let [listen, api] = free_ports();
