@@ -64,7 +64,10 @@ fn request(waiting: usize, running: usize, apps: usize) -> PlanRequest {
     let pool = PoolSpec { nodes: nodes.iter().map(spec).collect(), apps: specs.collect(), ..PoolSpec::example() };
     let curve = Curve::through([(Cpu(0.0), Utility(-5.0)), (Cpu(0.5), Utility(0.0)), (Cpu(2.0), Utility(0.8))]);
     let policy = Policy { demands: names.iter().map(|name| (name.clone(), curve.clone())).collect(), ..Policy::new(pool) };
-    let instances = names.iter().zip(nodes.iter().cycle()).map(|(app, node)| instance(app, node)).collect();
+    let ready = |(app, node): (&AppName, &NodeName)| {
+        InstanceObservation::unmeasured(format!("{app}-1").into(), app.clone(), node.clone(), InstanceState::Ready)
+    };
+    let instances = names.iter().zip(nodes.iter().cycle()).map(ready).collect();
     let snapshot = Snapshot {
         generation: 1,
         time: Time::from_secs_f64(NOW_S),
@@ -75,21 +78,6 @@ fn request(waiting: usize, running: usize, apps: usize) -> PlanRequest {
         jobs,
     };
     PlanRequest { snapshot, policy }
-}
-
-fn instance(app: &AppName, node: &NodeName) -> InstanceObservation {
-    InstanceObservation {
-        id: format!("{app}-1").into(),
-        app: app.clone(),
-        node: node.clone(),
-        state: InstanceState::Ready,
-        cpu_used: None,
-        memory_used: None,
-        disk_bytes_per_s: None,
-        network_bytes_per_s: None,
-        in_flight: 0,
-        since: Time::ZERO,
-    }
 }
 
 /// One of a core and a GiB, with a goal between twice and eight times its work at full speed.

@@ -96,6 +96,12 @@ impl Proc {
     pub fn cgroups(&self, pid: u32) -> io::Result<Membership> {
         Ok(Membership::parse(&text(&self.path(pid, "cgroup"), SMALL)?))
     }
+
+    /// The directories of the control groups that `pid` is in, one for each of the hierarchies mounted at `mounts`; of a process that has ended, none.
+    pub fn group_directories(&self, pid: u32, mounts: &[Mount]) -> Vec<PathBuf> {
+        let membership = self.cgroups(pid).unwrap_or_default();
+        mounts.iter().filter_map(|mount| Some(mount.path_of(membership.in_mount(mount)?))).collect()
+    }
 }
 
 /// A group, by its directory. Any directory will do, so it is tested in a temporary one.

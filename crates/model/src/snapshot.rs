@@ -217,6 +217,22 @@ impl FlowObservation {
 }
 
 impl InstanceObservation {
+    /// An instance that has been in `state` for ever, and of which nothing is measured.
+    pub fn unmeasured(id: InstanceId, app: AppName, node: NodeName, state: InstanceState) -> Self {
+        Self {
+            id,
+            app,
+            node,
+            state,
+            cpu_used: None,
+            memory_used: None,
+            disk_bytes_per_s: None,
+            network_bytes_per_s: None,
+            in_flight: 0,
+            since: Time::ZERO,
+        }
+    }
+
     /// CPU-seconds used in a window of `window_s` seconds.
     pub fn work_done(&self, window_s: f64) -> Option<Work> {
         self.cpu_used.map(|cpu| Work(cpu.0 * window_s))

@@ -120,9 +120,7 @@ pub fn end_strays(state: &Path) -> io::Result<Strays> {
 
 /// The groups called `name` that the process `pid` is in or below: one for each of the mounted hierarchies.
 fn groups_of(proc: &Proc, mounts: &[Mount], name: &str, pid: u32) -> Vec<PathBuf> {
-    // One that has ended meanwhile is in none.
-    let membership = proc.cgroups(pid).unwrap_or_default();
-    let own = mounts.iter().filter_map(|mount| Some(mount.path_of(membership.in_mount(mount)?)));
+    let own = proc.group_directories(pid, mounts).into_iter();
     own.filter_map(|group| Some(group.ancestors().find(|above| above.ends_with(name))?.to_owned())).collect()
 }
 

@@ -430,10 +430,6 @@ pub fn send(pid: u32, signal: Signal) {
 /// The control groups of that pool, of which all others are parts: one in each hierarchy in which its roles have a place.
 pub fn groups(agent: u32) -> Vec<Group> {
     let proc = Proc::system();
-    let Ok(membership) = proc.cgroups(agent) else { return Vec::new() };
-    let of_pool = proc.cgroup_mounts(std::process::id()).into_iter().filter_map(|mount| {
-        let own = mount.path_of(membership.in_mount(&mount)?);
-        own.ends_with(ROLES_GROUP).then(|| own.parent().map(Group::new))?
-    });
-    of_pool.collect()
+    let own = proc.group_directories(agent, &proc.cgroup_mounts(std::process::id())).into_iter();
+    own.filter(|group| group.ends_with(ROLES_GROUP)).filter_map(|group| group.parent().map(Group::new)).collect()
 }

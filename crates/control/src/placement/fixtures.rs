@@ -28,22 +28,6 @@ pub(crate) fn node_name(i: usize) -> NodeName {
     format!("n{i}").into()
 }
 
-/// An instance of which nothing is measured.
-pub(crate) fn instance(id: &InstanceId, app: &AppName, node: &NodeName, state: InstanceState) -> InstanceObservation {
-    InstanceObservation {
-        id: id.clone(),
-        app: app.clone(),
-        node: node.clone(),
-        state,
-        cpu_used: None,
-        memory_used: None,
-        disk_bytes_per_s: None,
-        network_bytes_per_s: None,
-        in_flight: 0,
-        since: Time::ZERO,
-    }
-}
-
 pub(crate) fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState)]) -> Snapshot {
     let node = |spec: &NodeSpec| NodeObservation {
         name: spec.name.clone(),
@@ -55,8 +39,9 @@ pub(crate) fn snapshot(pool: &PoolSpec, instances: &[(&str, usize, InstanceState
         cpu_pressure: None,
     };
     let observed = |&(id, node, state): &(&str, usize, InstanceState)| {
-        let id = id.into();
-        instance(&id, &parts(&id).unwrap().0, &node_name(node), state)
+        let id = InstanceId::from(id);
+        let app = parts(&id).unwrap().0;
+        InstanceObservation::unmeasured(id, app, node_name(node), state)
     };
     Snapshot {
         generation: 7,
@@ -132,7 +117,10 @@ pub(crate) fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
             after.instances.iter_mut().filter(|seen| seen.id == *id).for_each(|seen| seen.state = state);
         };
         match action {
-            Action::Start { instance: id, app, node } => after.instances.push(instance(id, app, node, InstanceState::Ready)),
+            Action::Start { instance, app, node } => {
+                let ready = InstanceObservation::unmeasured(instance.clone(), app.clone(), node.clone(), InstanceState::Ready);
+                after.instances.push(ready);
+            }
             Action::Stop { instance, .. } => after.instances.retain(|seen| seen.id != *instance),
             Action::Resume { instance, .. } => become_(instance, InstanceState::Ready),
             Action::Sleep { instance, rung: Rung::Warm, .. } => become_(instance, InstanceState::Warm),

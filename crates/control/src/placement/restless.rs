@@ -73,16 +73,8 @@ mod tests {
 
     fn at(seconds: f64, state: InstanceState) -> Snapshot {
         let shop = InstanceObservation {
-            id: "shop-1".into(),
-            app: "shop".into(),
-            node: "n1".into(),
-            state,
-            cpu_used: None,
             memory_used: Some(Bytes::mib(1)),
-            disk_bytes_per_s: None,
-            network_bytes_per_s: None,
-            in_flight: 0,
-            since: Time::ZERO,
+            ..InstanceObservation::unmeasured("shop-1".into(), "shop".into(), "n1".into(), state)
         };
         Snapshot { time: Time::from_secs_f64(seconds), instances: vec![shop], ..Snapshot::default() }
     }

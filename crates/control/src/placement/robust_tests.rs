@@ -4,7 +4,7 @@ use weal_model::{Action, Bytes, Cpu, InstanceState, NodeName, Plan, PoolSpec, Ru
 
 use super::{Iterations, Policy, plan};
 use crate::check::check;
-use crate::placement::fixtures::{app, instance as observed, node_name, pool, snapshot};
+use crate::placement::fixtures::{app, node_name, pool, snapshot};
 use crate::seeded::Seeded;
 use crate::utility::Curve;
 
@@ -225,7 +225,9 @@ pub(super) fn carry_out(seen: &mut Snapshot, plan: &Plan) {
     for action in &plan.actions {
         let at = |seen: &Snapshot, id: &weal_model::InstanceId| seen.instances.iter().position(|instance| instance.id == *id);
         match action {
-            Action::Start { instance, app, node } => seen.instances.push(observed(instance, app, node, Ready)),
+            Action::Start { instance, app, node } => {
+                seen.instances.push(InstanceObservation::unmeasured(instance.clone(), app.clone(), node.clone(), Ready));
+            }
             Action::Stop { instance, .. } => seen.instances.retain(|other| other.id != *instance),
             Action::Sleep { instance, rung, .. } => {
                 if let Some(at) = at(seen, instance) {

@@ -275,7 +275,5 @@ pub fn what_a_removed_state_folder_leaves_is_ended_with_its_groups(bench: &Bench
 /// The directories of a process' control groups.
 fn groups_of(pid: u32) -> Vec<PathBuf> {
     let proc = weal_host::Proc::system();
-    let membership = proc.cgroups(pid).unwrap();
-    let mounts = proc.cgroup_mounts(std::process::id());
-    mounts.iter().filter_map(|mount| Some(mount.path_of(membership.in_mount(mount)?))).collect()
+    proc.group_directories(pid, &proc.cgroup_mounts(std::process::id()))
 }

@@ -81,17 +81,14 @@ fn pool(nodes: usize, node_cpu: f64) -> weal_model::PoolSpec {
 fn snapshot(now_s: f64, began: &[f64], start_s: f64, used: f64, node_cpu: f64) -> Snapshot {
     let is_ready = |began_s: f64| began_s + start_s <= now_s;
     let ready = began.iter().filter(|began_s| is_ready(**began_s)).count().max(1) as f64;
-    let instance = |(number, began_s): (usize, &f64)| InstanceObservation {
-        id: weal_model::naming::instance_id(&APP.into(), number as u64),
-        app: APP.into(),
-        node: format!("n{number}").into(),
-        state: if is_ready(*began_s) { InstanceState::Ready } else { InstanceState::Starting },
-        cpu_used: is_ready(*began_s).then_some(Cpu((used / ready).min(node_cpu))),
-        memory_used: None,
-        disk_bytes_per_s: None,
-        network_bytes_per_s: None,
-        in_flight: 0,
-        since: Time::from_secs_f64(began_s.max(0.0)),
+    let instance = |(number, began_s): (usize, &f64)| {
+        let id = weal_model::naming::instance_id(&APP.into(), number as u64);
+        let state = if is_ready(*began_s) { InstanceState::Ready } else { InstanceState::Starting };
+        InstanceObservation {
+            cpu_used: is_ready(*began_s).then_some(Cpu((used / ready).min(node_cpu))),
+            since: Time::from_secs_f64(began_s.max(0.0)),
+            ..InstanceObservation::unmeasured(id, APP.into(), format!("n{number}").into(), state)
+        }
     };
     Snapshot {
         generation: 1 + (now_s / SYNC_S) as u64,

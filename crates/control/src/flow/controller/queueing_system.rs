@@ -302,16 +302,8 @@ impl System {
             cpu.iter().map(|cpu| cpu * (1.0 + self.noise * (2.0 * self.rng.random::<f64>() - 1.0))).collect();
         let lost: Vec<bool> = cpu.iter().map(|_| self.rng.random::<f64>() < self.missing).collect();
         let instance = |(i, (app, node)): (usize, &(AppName, NodeName))| InstanceObservation {
-            id: Self::instance_id(i),
-            app: app.clone(),
-            node: node.clone(),
-            state: InstanceState::Ready,
             cpu_used: (!lost[i]).then(|| Cpu(measured[i])),
-            memory_used: None,
-            disk_bytes_per_s: None,
-            network_bytes_per_s: None,
-            in_flight: 0,
-            since: Time::ZERO,
+            ..InstanceObservation::unmeasured(Self::instance_id(i), app.clone(), node.clone(), InstanceState::Ready)
         };
         let node = |node: &NodeSpec| NodeObservation {
             name: node.name.clone(),
