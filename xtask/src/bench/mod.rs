@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<bool> {
         Name::Idle => vec![idle::run(arguments)?],
         Name::Instructions => vec![instructions::run(arguments)?],
         Name::Jobs => vec![jobs::run(arguments)?],
-        Name::JobsPolicies => vec![jobs_policies::run(arguments)],
+        Name::JobsPolicies => jobs_policies::run(arguments)?,
         Name::Locality => locality::run(arguments)?,
         Name::Logs => logs::run(arguments)?,
         Name::Sleep => sleep::run(arguments)?,

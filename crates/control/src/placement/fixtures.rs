@@ -2,7 +2,7 @@
 
 use weal_model::naming::parts;
 use weal_model::{
-    Action, AppName, AppSpec, Bytes, Cpu, Importance, InstanceId, InstanceObservation, InstanceRange, InstanceState, JobName,
+    Action, AppSpec, Bytes, Cpu, Importance, InstanceId, InstanceObservation, InstanceRange, InstanceState, JobName,
     JobObservation, JobSpec, JobState, NodeName, NodeObservation, NodeSpec, Plan, PoolSpec, Report, Rung, Snapshot, Stage, Time,
     Work,
 };

@@ -1,6 +1,8 @@
 //! Whatever a snapshot says, a plan comes out that `check` accepts, or the old placement stays with a reason; and plans come to rest.
 
-use weal_model::{Action, Bytes, Cpu, InstanceState, NodeName, Plan, PoolSpec, Rung, Snapshot, Time, Utility};
+use weal_model::{
+    Action, Bytes, Cpu, InstanceObservation, InstanceState, NodeName, Plan, PoolSpec, Rung, Snapshot, Time, Utility,
+};
 
 use super::{Iterations, Policy, plan};
 use crate::check::check;
