@@ -33,7 +33,7 @@ pub(crate) fn why(app: &AppName, view: &View, events: Vec<Event>) -> Option<Why>
         sentences.extend(nodes_of(&status, view).into_iter().filter_map(|node| neighbours(&status, node, view)));
     }
     if let Some(explained) = view.plan.report.apps.get(app) {
-        placement(&status, explained, &view.plan.report, &mut sentences);
+        placement(&status, explained, &view.plan.report, &flows, &mut sentences);
         sentences.extend(contradiction(explained, &flows));
     }
     for reason in &view.plan.report.reasons {
@@ -289,7 +289,7 @@ fn seats(flow: &FlowStatus, name: &str, explained: Option<&FlowExplanation>, sen
     }
 }
 
-fn placement(status: &AppStatus, explained: &AppExplanation, report: &Report, sentences: &mut Vec<String>) {
+fn placement(status: &AppStatus, explained: &AppExplanation, report: &Report, flows: &[FlowStatus], sentences: &mut Vec<String>) {
     // The plan's own sentence has what the application could use and what it is given; what is measured is said beside it.
     let planned = if explained.text.is_empty() {
         format!(
@@ -299,19 +299,22 @@ fn placement(status: &AppStatus, explained: &AppExplanation, report: &Report, se
     } else {
         explained.text.clone()
     };
-    sentences.push(sentence(&planned));
+    sentences.push(format!("The last plan of instances: {}", sentence(&planned)));
     sentences.push(format!("{} uses {} now.", status.name, status.cpu_used));
     if let Some(what) = what_would_help(&explained.binding) {
         let gain = match explained.binding {
             Binding::Cpu { .. } | Binding::InstanceCpu if report.utility_per_core > 1e-3 => {
-                format!(" (one more core in the pool gives the worst off {:+.2})", report.utility_per_core)
+                Some(format!("One more core in the pool would give the worst off {:+.2}", report.utility_per_core))
             }
             Binding::Memory { .. } if report.utility_per_gib > 1e-3 => {
-                format!(" (one more GiB in the pool gives the worst off {:+.2})", report.utility_per_gib)
+                Some(format!("One more GiB in the pool would give the worst off {:+.2}", report.utility_per_gib))
             }
-            _ => String::new(),
+            _ => None,
         };
-        sentences.push(format!("What would change this placement: {what}{gain}."));
+        // A flow may have said the same.
+        let is_said = flows.iter().any(|flow| what_would_help(&flow.binding).is_some_and(|said| said == what));
+        let said = (!is_said).then(|| format!("What would change this placement: {what}."));
+        sentences.extend(said.into_iter().chain(gain.map(|gain| sentence(&gain))));
     }
 }
 
@@ -323,7 +326,7 @@ fn what_would_help(binding: &Binding) -> Option<String> {
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
             format!(
-                "more CPU on {}, where all of it is used, or a higher `importance` where other applications share it",
+                "more CPU on {}, where all of it is given out, or a higher `importance` where other applications share it",
                 names.join(", ")
             )
         }
@@ -382,7 +385,7 @@ mod tests {
         };
         let said = |text: &str| {
             let mut sentences = Vec::new();
-            placement(&status, &explained(text), &Report::default(), &mut sentences);
+            placement(&status, &explained(text), &Report::default(), &[], &mut sentences);
             sentences.join(" ")
         };
         for said in [said("`shop` gets 1.50 of the 3.25 CPU that it could use"), said("")] {

@@ -7,6 +7,9 @@
 //! | [`Mode::Ranges`] | `-R` (Apache killer) | asks for a thousand ranges that overlap, every five seconds |
 //! | [`Mode::Reads`] | `-X` | asks three times at once, has little room for answers, and takes 32 bytes of them every five seconds |
 //!
+//! The last two ask for something large that costs its server little. Of a page that takes CPU time, a thousand connections would be too much for
+//! the machine however they send and read.
+//!
 //! Unlike slowhttptest's, connections that the server closes come again.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -28,6 +31,8 @@ const STEP: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(20);
 /// Room for answers, in bytes, where they are read slowly. The kernel doubles it.
 const ROOM: usize = 1024;
+/// What is large.
+const LARGE: &str = "/catalogue";
 /// Bytes of an answer that are taken at once then.
 const SIP: usize = 32;
 
@@ -51,7 +56,11 @@ impl Mode {
             Self::Bodies => "POST",
             _ => "GET",
         };
-        let head = format!("{line} / HTTP/1.1\r\nHost: shop\r\nUser-Agent: slow\r\n");
+        let path = match self {
+            Self::Heads | Self::Bodies => "/",
+            Self::Ranges | Self::Reads => LARGE,
+        };
+        let head = format!("{line} {path} HTTP/1.1\r\nHost: shop\r\nUser-Agent: slow\r\n");
         match self {
             Self::Heads => head.into_bytes(),
             Self::Bodies => {
@@ -218,8 +227,8 @@ mod tests {
         let beginnings = [
             (Mode::Heads, "GET / HTTP/1.1\r\n", false),
             (Mode::Bodies, "POST / HTTP/1.1\r\n", true),
-            (Mode::Ranges, "GET / HTTP/1.1\r\n", true),
-            (Mode::Reads, "GET / HTTP/1.1\r\n", true),
+            (Mode::Ranges, "GET /catalogue HTTP/1.1\r\n", true),
+            (Mode::Reads, "GET /catalogue HTTP/1.1\r\n", true),
         ];
         for (mode, beginning, ends) in beginnings {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -65,7 +65,7 @@ fn limit(binding: &Binding) -> String {
     match binding {
         Binding::Cpu { nodes } => {
             let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
-            format!(", because the CPU of {} is full", names.join(", "))
+            format!(", because all CPU of {} is given out", names.join(", "))
         }
         Binding::InstanceCpu => ", because its instances are at their CPU limit".to_owned(),
         Binding::Satisfied => ", and more would not make it faster".to_owned(),
@@ -145,7 +145,7 @@ mod tests {
         let notes = seats(&before, &after, &why);
         assert_eq!(notes.len(), 1, "9 -> 7 is not much: {notes:?}");
         assert_eq!(notes[0].0.as_str(), "shop");
-        let expected = "shop/gold went from 4 to 12 seats: it gets 0.50 of the 1.00 CPU that it could use, because the CPU of n1 is full. \
+        let expected = "shop/gold went from 4 to 12 seats: it gets 0.50 of the 1.00 CPU that it could use, because all CPU of n1 is given out. \
              search/gold went from 9 to 7";
         assert_eq!(notes[0].1, expected);
         assert_eq!(seats(&plan([0, 0]), &after, &[]), [], "the first seats are no news");

@@ -35,6 +35,9 @@ pub struct FlowProfile {
     pub service: Smooth,
     /// `S_0`: `S` in an idle instance, in seconds.
     pub idle_service: Smooth,
+    /// The part of `S_0` that is CPU time, in seconds.
+    #[serde(default)]
+    computing: Smooth,
     /// The goal's statistic over the mean: 1 for a goal on the mean.
     pub tail: Smooth,
     /// Requests refused per second.
@@ -70,6 +73,7 @@ impl FlowProfile {
             response: Smooth::default(),
             service: Smooth::default(),
             idle_service: Smooth::default(),
+            computing: Smooth::default(),
             tail: Smooth::default(),
             refused: Smooth::default(),
             queue: Smooth::default(),
@@ -110,6 +114,9 @@ impl FlowProfile {
             }
             let before = self.idle_service.get();
             self.idle_service.observe(idle_service_s(service, before, work.unwrap_or_default(), place));
+            if let Some(work) = work {
+                self.computing.observe(work.0 / place.speed);
+            }
         }
         let response = seen.response_time.mean_s();
         if let Some(response) = response {
@@ -140,6 +147,11 @@ impl FlowProfile {
             self.former = std::mem::take(&mut self.latest);
             self.cycles = 0;
         }
+    }
+
+    /// The part of `S_0` that is CPU time, in seconds; all of it before it is measured.
+    pub fn computing_s(&self) -> f64 {
+        self.computing.get().or(self.idle_service.get()).unwrap_or_default()
     }
 
     /// `Z`, in seconds.

@@ -1,7 +1,7 @@
 //! What a flow gets from a rate of CPU.
 //!
-//! Symbols: `C` clients, `Z` think time, `t` mean response time, `S` the time in an idle instance, `alpha` CPU-seconds a
-//! request. Clients that wait send nothing new, so the throughput that goes with a mean response time `t` is (Carrera 5.5)
+//! Symbols: `C` clients, `Z` think time, `t` mean response time, `S` the time in an idle instance, `c` the part of `S` that is CPU time,
+//! `alpha` CPU-seconds a request. Clients that wait send nothing new, so the throughput that goes with a mean response time `t` is (Carrera 5.5)
 //!
 //! ```text
 //! lambda(t) = C / (t + Z)
@@ -9,11 +9,12 @@
 //!
 //! A flow of independent arrivals is the limit of many clients that think long: `Z -> inf` with `C / Z` held at the arrival
 //! rate. Then queueing delay shows before the CPU is full, so that more must be reserved than is used. Under processor
-//! sharing `t = S / (1 - alpha lambda / omega)`, hence a reserve of `t / (t - S)`. Closed flows need none. In between, the
-//! exponent `q = Z / (t + Z)`, the share of its time that a client thinks, blends the two:
+//! sharing only the part of a request at the CPU takes longer: `t = S - c + c / (1 - alpha lambda / omega)`, hence a reserve of
+//! `(t - S + c) / (t - S)`. Closed flows need none. In between, the exponent `q = Z / (t + Z)`, the share of its time that a client
+//! thinks, blends the two:
 //!
 //! ```text
-//! omega(t) = alpha * lambda(t) * (t / (t - S))^q
+//! omega(t) = alpha * lambda(t) * ((t - S + c) / (t - S))^q
 //! ```
 //!
 //! which falls as `t` grows, so it has an inverse. Goals on a percentile become goals on the mean through the measured ratio
@@ -38,12 +39,15 @@ pub struct FlowModel {
     pub think_s: f64,
     /// `S`: response time when nobody else is there. Invariant: finite, positive.
     pub floor_s: f64,
+    /// `c`: the part of `S` that is CPU time; the rest is for a disk, or for others. Invariant: finite, positive, at most `S`.
+    pub computing_s: f64,
     /// The goal's statistic over the mean: 1 for goals on the mean, about 3 for a p95 of an exponential. Invariant: positive.
     pub tail: f64,
 }
 
-/// Open flows never reach `S` exactly: at 1.25 S processor sharing reserves five times what is used, and more helps nobody.
-const OPEN_FLOOR: f64 = 1.25;
+/// Open flows never reach `S` exactly: with a quarter more CPU time than `c`, processor sharing reserves five times what is used, and more
+/// helps nobody.
+const OPEN_FLOOR: f64 = 0.25;
 
 impl FlowModel {
     /// The rate of work to reserve, in requests per second, so that the utility is at least `utility`; for utilities above
@@ -103,7 +107,7 @@ impl FlowModel {
 
     fn shortest_s(&self) -> f64 {
         let open = self.think_s / (self.floor_s + self.think_s);
-        self.floor_s * (1.0 + (OPEN_FLOOR - 1.0) * open)
+        self.floor_s + OPEN_FLOOR * self.computing_s * open
     }
 
     /// Think times that are the rounding of an estimate are none: the reserve below would be infinite for `t = S`.
@@ -117,7 +121,8 @@ impl FlowModel {
         if !self.thinks() {
             return rate;
         }
-        rate * (t / (t - self.floor_s)).powf(self.think_s / (t + self.think_s))
+        let beyond = t - self.floor_s;
+        rate * ((beyond + self.computing_s) / beyond).powf(self.think_s / (t + self.think_s))
     }
 
     /// Inverts [`FlowModel::rate_at`] by bisection in `ln t`; in closed form without think time.
@@ -151,6 +156,7 @@ mod tests {
             clients,
             think_s,
             floor_s: 0.05,
+            computing_s: 0.05,
             tail: 1.0,
         }
     }
@@ -172,7 +178,8 @@ mod tests {
         for goal in ["mean < 350ms", "p95 < 350ms", "throughput > 50/s"] {
             for think_s in [0.0, 1e-17, 0.2, 30.0] {
                 for tail in [1.0, 2.5] {
-                    let flow = FlowModel { tail, ..flow(goal, 20.0 + 60.0 * think_s, think_s) };
+                    let computing_s = if tail > 1.0 { 0.002 } else { 0.05 };
+                    let flow = FlowModel { tail, computing_s, ..flow(goal, 20.0 + 60.0 * think_s, think_s) };
                     for utility in [-4.0, -0.9, -0.2, 0.0, 0.3, 0.7] {
                         if utility < flow.best().0 {
                             let back = flow.utility_of(flow.rate_for(Utility(utility)));
@@ -189,6 +196,11 @@ mod tests {
     fn an_open_flow_reserves_more_than_it_uses_and_a_closed_one_does_not() {
         let open = flow("mean < 100ms", 10.0 * 1000.0, 1000.0);
         assert!((open.rate_for(Utility::AT_GOAL) / 10.0 - 2.0).abs() < 0.01, "t / (t - S) = 2 at t = 2 S");
+        let waits = FlowModel { computing_s: 0.01, ..open.clone() };
+        assert!(
+            (waits.rate_for(Utility::AT_GOAL) / 10.0 - 1.2).abs() < 0.01,
+            "40 of 50 ms are no CPU time: (t - S + c) / (t - S) = 60 / 50"
+        );
         let closed = flow("mean < 100ms", 10.0, 0.0);
         assert_eq!(closed.rate_for(Utility::AT_GOAL), 100.0);
     }

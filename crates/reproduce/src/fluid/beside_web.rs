@@ -140,6 +140,7 @@ impl Case {
             clients: self.web_use(now_s) / self.work_s * THINK_S,
             think_s: THINK_S,
             floor_s: WEB_FLOOR_S,
+            computing_s: WEB_FLOOR_S,
             tail: 1.0,
         };
         AppCurve { curve: model.curve(Work(self.work_s)), nodes: (0..self.nodes).collect() }

@@ -77,7 +77,7 @@ fn reason(pool: &Pool, solution: &SeatSolution, binding: &Binding, planned: &Flo
                 _ => format!("; the {others} flows beside it are expected to be no better off"),
             };
             format!(
-                " The CPU of {} is full. The flow gets {:.2} of the {:.2} CPU that it could use, and the plan expects a utility of {} \
+                " All CPU of {} is given out. The flow gets {:.2} of the {:.2} CPU that it could use, and the plan expects a utility of {} \
                  for it{beside}.",
                 these(nodes),
                 planned.allocation.0,

@@ -460,6 +460,7 @@ pub(super) fn model(id: &FlowId, spec: &PoolSpec, profiles: &Profiles) -> Option
         clients: if quiet { 0.0 } else { clients.max(0.0) },
         think_s: think_s.max(0.0),
         floor_s,
+        computing_s: profile.computing_s().clamp(1e-3 * floor_s, floor_s),
         tail: profile.tail_or_guess(),
         ..unmeasured(id, spec)
     })
@@ -473,6 +474,7 @@ fn unmeasured(id: &FlowId, spec: &PoolSpec) -> FlowModel {
         clients: 0.0,
         think_s: 0.0,
         floor_s: 0.01,
+        computing_s: 0.01,
         tail: 1.0,
     }
 }

@@ -138,7 +138,7 @@ fn words(binding: &Binding, shares_cpu: bool) -> String {
                 true => "shared with others that the plan expects to be no better off",
                 false => "and no other application uses it",
             };
-            format!("the CPU of {}{more} is full, {beside}", names.join(", "))
+            format!("all CPU of {}{more} is given out, {beside}", names.join(", "))
         }
         Binding::Memory { missing } => format!("the node with the most room lacks {missing} of memory for another instance"),
         Binding::MaxInstances { max } => format!("`instances.max` allows it {max} instances"),

@@ -76,8 +76,15 @@ mod tests {
     // 20 clients without think time, 0.2 CPU-seconds a request.
     fn demand(goal: &str) -> Curve {
         let goal: Goal = goal.parse().unwrap();
-        let model =
-            FlowModel { goal: Some(goal), importance: Importance::NORMAL, clients: 20.0, think_s: 0.0, floor_s: 0.2, tail: 1.0 };
+        let model = FlowModel {
+            goal: Some(goal),
+            importance: Importance::NORMAL,
+            clients: 20.0,
+            think_s: 0.0,
+            floor_s: 0.2,
+            computing_s: 0.2,
+            tail: 1.0,
+        };
         Curve::from_inverse(Utility(-10.0), model.best(), |u| Cpu(0.2 * model.rate_for(u)))
     }
 
