@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 
 /// Connections of an attack.
@@ -151,12 +152,29 @@ impl Attacker {
                 self.connections.push(connection);
             }
             let before = self.connections.len();
-            let mode = self.mode;
-            self.connections.retain_mut(|connection| connection.step(mode).is_ok());
+            let (mode, ready) = (self.mode, self.ready());
+            let mut ready = ready.into_iter();
+            self.connections.retain_mut(|connection| !ready.next().unwrap_or(true) || connection.step(mode).is_ok());
             self.shared.closed.fetch_add((before - self.connections.len()) as u64, Ordering::Relaxed);
             self.shared.open.store(self.connections.len(), Ordering::Relaxed);
             std::thread::sleep(TICK);
         }
+    }
+
+    /// Of each connection, whether there is something to do: the machine that is attacked has better to do than to look at all of them again and again.
+    fn ready(&self) -> Vec<bool> {
+        let now = Instant::now();
+        let mut sockets: Vec<PollFd> = (self.connections.iter())
+            .map(|connection| {
+                let reads = if self.mode == Mode::Reads { PollFlags::empty() } else { PollFlags::IN };
+                let writes = if connection.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+                PollFd::new(&connection.stream, reads | writes)
+            })
+            .collect();
+        // Where the kernel does not say it, all are looked at.
+        let is_told = poll(&mut sockets, Some(&Timespec::default())).is_ok();
+        let seen = self.connections.iter().zip(&sockets);
+        seen.map(|(connection, socket)| !is_told || connection.next <= now || !socket.revents().is_empty()).collect()
     }
 }
 
