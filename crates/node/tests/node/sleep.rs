@@ -117,7 +117,8 @@ pub fn a_tree_that_forks_while_it_is_frozen_stands_still(bench: &Bench) {
         let (family, asleep) = (bench.marked("web-1"), bench.instance("web-1").unwrap());
         let began = Instant::now();
         assert_eq!(get(web.address, "/", Duration::from_millis(300)), None);
-        assert!(began.elapsed() >= Duration::from_millis(300));
+        // The kernel counts a timeout in ticks, and the first of them has begun.
+        assert!(began.elapsed() >= Duration::from_millis(280), "{:?}", began.elapsed());
         assert_eq!(bench.marked("web-1"), family, "nothing is forked and nothing ends");
         let used = bench.instance("web-1").unwrap().cpu_seconds.unwrap() - asleep.cpu_seconds.unwrap();
         assert!(used < 0.05, "{used} s of CPU in its sleep");
