@@ -35,9 +35,17 @@ fn built(profile: &str, selection: &[&str]) -> Result<PathBuf> {
 /// # Errors
 /// It cannot be run, fails, or prints something else; says which program it was, and how it was called.
 pub fn json_of<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
+    serde_json::from_str(&text_of(command)?).with_context(|| format!("{command:?} printed no JSON that is known"))
+}
+
+/// What a program prints.
+///
+/// # Errors
+/// It cannot be run, or fails; says which program it was, and how it was called.
+pub fn text_of(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?} printed no JSON that is known"))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The interpreter of a Python environment with these packages in it, which is made in the folder `venv` if it is not there.

@@ -32,10 +32,10 @@ const STEP: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(20);
 /// Room for answers, in bytes, where they are read slowly. The kernel doubles it.
 const ROOM: usize = 1024;
-/// What is large.
-const LARGE: &str = "/catalogue";
 /// Bytes of an answer that are taken at once then.
 const SIP: usize = 32;
+/// Where something large is that costs its server little.
+const LARGE: &str = "/catalogue";
 
 /// What an attack does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

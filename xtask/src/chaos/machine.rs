@@ -91,10 +91,9 @@ impl Drop for Slow {
 /// The directories of a process's groups: in the hierarchy of a controller of v1, and in that of v2.
 fn groups(pid: u32, controller: &str) -> Vec<PathBuf> {
     let proc = Proc::system();
-    let Ok(membership) = proc.cgroups(pid) else { return Vec::new() };
-    let mounts = proc.cgroup_mounts(std::process::id());
-    let meant = mounts.iter().filter(|mount| mount.is_v2 || mount.has(controller));
-    meant.filter_map(|mount| membership.in_mount(mount).map(|name| mount.path_of(name))).collect()
+    let mut mounts = proc.cgroup_mounts(std::process::id());
+    mounts.retain(|mount| mount.is_v2 || mount.has(controller));
+    proc.group_directories(pid, &mounts)
 }
 
 /// Swap that is full, until this is dropped.

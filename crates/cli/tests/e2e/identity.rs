@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
+use weal_host::Proc;
 
 use crate::load::get;
 use crate::pool::{Pool, example_program, text};
@@ -42,17 +43,15 @@ fn call_as(uid: u32, socket: &Path, method: &str, body: &Value) -> (String, Valu
 
 /// The users that a process runs as, if it is only one.
 pub fn uid_of(pid: i32) -> u32 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let ids: Vec<u32> = values(&status, "Uid:").iter().map(|id| id.parse().unwrap()).collect();
+    let ids = Proc::system().users(pid.cast_unsigned());
     assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
     ids[0]
 }
 
 /// Whether there is a process of this number that runs as no other user than `uid`.
 fn runs_as(pid: i64, uid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = values(&status, "Uid:");
-    !ids.is_empty() && ids.iter().all(|id| *id == uid.to_string())
+    let ids = Proc::system().users(u32::try_from(pid).unwrap());
+    !ids.is_empty() && ids.iter().all(|id| *id == uid)
 }
 
 /// The words behind a name at the beginning of a line.

@@ -274,6 +274,7 @@ pub fn what_a_removed_state_folder_leaves_is_ended_with_its_groups(bench: &Bench
 
 /// The directories of a process' control groups.
 fn groups_of(pid: u32) -> Vec<PathBuf> {
+    assert!(is_alive(pid), "who has ended is in no group");
     let proc = weal_host::Proc::system();
     proc.group_directories(pid, &proc.cgroup_mounts(std::process::id()))
 }

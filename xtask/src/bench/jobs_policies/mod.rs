@@ -15,18 +15,18 @@ mod slurm;
 mod under_weal;
 
 use anyhow::{Result, bail};
-
 use weal_control::jobs::{EarliestDeadlineFirst, FirstComeFirstServed, Scheduler, Site, WealScheduler};
 use weal_reproduce::batch::{Applications, Batch, Until, run as run_batch};
 use weal_scenario::workload::JobArrival;
 
 use self::mix::{JOBS, LOADS, SLICE_CPU, SLICE_MEMORY, SLICES, mix};
-use self::outcome::{OneRun, Outcome, POINTS};
+use self::outcome::{OneRun, Outcome, POINTS, distance};
 use super::Arguments;
 use crate::table::Table;
 
 /// Seconds from one plan to the next at the latest, as in a running pool.
 const CYCLE_S: f64 = 15.0;
+
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let is_asked_for = |case: &str| arguments.case.as_deref().is_none_or(|asked| asked == case);
@@ -86,8 +86,6 @@ fn one(load: f64, seed: u64, scheduler: &dyn Scheduler) -> OneRun {
         Batch { costs, sample_every_s: f64::INFINITY, ..Batch::new(&nodes, Applications::Steady(&[]), scheduler, CYCLE_S) };
     let jobs: Vec<JobArrival> = mix(load).stream(seed, "jobs").take(JOBS).collect();
     let result = run_batch(&batch, jobs, Until::Submitted(JOBS));
-    let distance =
-        |arrival: &JobArrival, finish_s: f64| (arrival.at_s + arrival.relative_goal_s - finish_s) / arrival.relative_goal_s;
-    let distances = result.completions.iter().map(|done| distance(&done.arrival, done.finish_s)).collect();
+    let distances = result.completions.iter().map(|done| distance(&done.arrival, done.arrival.at_s, done.finish_s)).collect();
     OneRun::new(distances, result.placement_changes(), result.end_s)
 }

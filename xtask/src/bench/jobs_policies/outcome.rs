@@ -1,5 +1,7 @@
 //! What a policy made of the jobs.
 
+use weal_scenario::workload::JobArrival;
+
 /// By how many points weal may meet fewer goals than EDF. The thesis says "as many".
 pub(super) const POINTS: f64 = 5.0;
 
@@ -16,7 +18,12 @@ pub(super) struct OneRun {
     pub(super) changes: usize,
     pub(super) distances: Vec<f64>,
     /// When the last job was done.
-    pub(super) end_s: f64,
+    end_s: f64,
+}
+
+/// How far a job that came and was done at these times is from its goal, over the goal's length: below 0 is late.
+pub(super) fn distance(job: &JobArrival, came_s: f64, done_s: f64) -> f64 {
+    (came_s + job.relative_goal_s - done_s) / job.relative_goal_s
 }
 
 impl Outcome {

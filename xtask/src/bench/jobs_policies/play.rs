@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Result, ensure};
 use weal_scenario::workload::JobArrival;
 
-use super::outcome::OneRun;
+use super::outcome::{OneRun, distance};
 
 /// So much later than the last submission all jobs are done, or something is wrong.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -47,11 +47,10 @@ pub(super) fn play(queue: &mut impl Queue, jobs: &[JobArrival], look: Duration) 
         let next = jobs.get(handed_in_s.len()).map(|job| Duration::from_secs_f64(job.at_s).saturating_sub(begun.elapsed()));
         thread::sleep(next.map_or(look, |next| next.min(look)));
     }
-    let distance = |(number, (job, at_s)): (usize, (&JobArrival, &f64))| -> Result<f64> {
-        Ok((at_s + job.relative_goal_s - queue.end_s(number)?) / job.relative_goal_s)
-    };
-    let distances: Vec<f64> = jobs.iter().zip(&handed_in_s).enumerate().map(distance).collect::<Result<_>>()?;
-    let end_s = (0..jobs.len()).map(|number| queue.end_s(number)).collect::<Result<Vec<f64>>>()?.into_iter().fold(0.0, f64::max);
+    let done_s: Vec<f64> = (0..jobs.len()).map(|number| queue.end_s(number)).collect::<Result<_>>()?;
+    let times = handed_in_s.iter().zip(&done_s);
+    let distances = jobs.iter().zip(times).map(|(job, (came_s, done_s))| distance(job, *came_s, *done_s)).collect();
+    let end_s = done_s.iter().copied().fold(0.0, f64::max);
     Ok(OneRun::new(distances, changes, end_s - handed_in_s.first().copied().unwrap_or(end_s)))
 }
 

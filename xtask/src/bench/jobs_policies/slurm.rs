@@ -20,6 +20,7 @@ use weal_scenario::workload::JobArrival;
 use super::mix::{GOAL_FACTORS, SLICE_CPU, SLICE_MEMORY, SLICES};
 use super::play::{Queue, stand_in};
 use crate::bench::real::pool::free_address;
+use crate::programs::text_of;
 
 /// Debian's packages.
 pub(super) const PACKAGES: &str = "slurmctld slurmd slurm-client munge";
@@ -47,10 +48,11 @@ pub(super) const WAYS: [(&str, Way); 2] = [("Slurm", Way::Deadlines), ("Slurm, p
 
 /// The program without which nothing of this can be.
 pub(super) fn missing() -> Option<&'static str> {
-    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
-        .collect();
-    PROGRAMS.into_iter().find(|program| !folders.iter().any(|folder| folder.join(program).is_file()))
+    let is_here = |program: &str| {
+        weal_emulated::in_path(program).is_some()
+            || ["/usr/sbin", "/sbin"].iter().any(|folder| Path::new(folder).join(program).is_file())
+    };
+    PROGRAMS.into_iter().find(|program| !is_here(program))
 }
 
 /// A cluster, ended when it is dropped.
@@ -127,7 +129,7 @@ impl Slurm {
         for _ in 0..=SLICES {
             ports.push(free_address()?);
         }
-        let host = output_of(Command::new("uname").arg("-n"))?;
+        let host = text_of(Command::new("uname").arg("-n"))?;
         fs::write(self.folder.join("slurm.conf"), config(&self.folder, self.way, host.trim(), &ports))?;
         Ok(())
     }
@@ -168,7 +170,7 @@ impl Slurm {
     }
 
     fn ask(&self, program: &str, words: &[&str]) -> Result<String> {
-        output_of(self.command(program).args(words))
+        text_of(self.command(program).args(words))
     }
 
     fn wait_for(&mut self, what: &str, mut is_there: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
@@ -293,13 +295,6 @@ fn config(folder: &Path, way: Way, host: &str, addresses: &[SocketAddr]) -> Stri
         }
     }
     lines.join("\n") + "\n"
-}
-
-/// Runs a command and returns what it printed.
-fn output_of(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(output.status.success(), "{command:?} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]
