@@ -114,9 +114,12 @@ impl Task {
                     question = self.next_question(&running);
                 }
                 () = due(running.recording.map(|recording| recording.at)) => self.go_on_recording(&mut running).await,
-                // Who is frozen takes no more. What the kernel kills of it for its node's sake is told when it is awake again.
-                _ = tick.tick(), if !self.is_asleep() => {
-                    if let Some(end) = self.check_memory(&mut running) {
+                _ = tick.tick(), if !self.is_asleep() || running.shim_fd.is_none() => {
+                    if running.shim_fd.is_none() {
+                        self.regain_shim(&mut running).await;
+                    }
+                    // Who is frozen takes no more. What the kernel kills of it for its node's sake is told when it is awake again.
+                    if !self.is_asleep() && let Some(end) = self.check_memory(&mut running) {
                         return self.kill_and_end(end).await;
                     }
                 }
@@ -267,6 +270,16 @@ impl Task {
     pub(super) fn log_complaint(&self, reason: &Unwell) {
         if let Some(complaint) = reason.complaint() {
             logs::note(&self.dir.join(LOGS_FOLDER), &format!("a command of its config failed and wrote: {complaint}"));
+        }
+    }
+
+    /// Watches the shim again, or gives the instance another one, where that was not possible before.
+    async fn regain_shim(&self, running: &mut Running) {
+        let Some(started) = self.started() else { return };
+        if self.site.proc.is_alive(started.shim) {
+            running.shim_fd = watch(started.shim);
+        } else {
+            self.replace_shim(running).await;
         }
     }
 

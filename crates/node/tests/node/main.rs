@@ -44,6 +44,7 @@ under_every_isolation!(
     survival::instances_survive_the_agent_and_are_adopted,
     survival::an_instance_that_ended_without_agent_is_noticed,
     survival::a_killed_shim_is_replaced_and_its_instance_lives,
+    survival::a_shim_that_cannot_be_replaced_at_once_is_replaced_later,
     survival::a_shim_that_is_late_is_waited_for,
     survival::a_shim_that_starts_late_starts_its_instance_once,
     cases::a_health_command_lives_in_its_instances_groups,

@@ -80,6 +80,25 @@ pub fn a_killed_shim_is_replaced_and_its_instance_lives(bench: &Bench) {
     assert!(told.detail.starts_with("ended with an unknown status: its shim was killed too"), "{}", told.detail);
 }
 
+pub fn a_shim_that_cannot_be_replaced_at_once_is_replaced_later(bench: &Bench) {
+    let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
+    let (record, complaints) = (bench.dir("web-1").join("spec.json"), bench.dir("web-1").join("shim.err"));
+    let aside = record.with_extension("aside");
+    for is_asleep in [false, true] {
+        if is_asleep {
+            bench.suspend("web-1");
+        }
+        let (first, said) = (shim_of(bench, "web-1"), fs::metadata(&complaints).map_or(0, |file| file.len()));
+        fs::rename(&record, &aside).unwrap();
+        kill(first);
+        wait_for("a failed attempt", || fs::metadata(&complaints).ok().filter(|file| file.len() > said));
+        fs::rename(&aside, &record).unwrap();
+        wait_for("another shim", || Some(shim_of(bench, "web-1")).filter(|pid| *pid != first && is_alive(*pid)));
+        assert!(is_alive(web.pid.unwrap()));
+    }
+    assert_eq!(bench.instance("web-1").unwrap().restarts, 0);
+}
+
 pub fn a_shim_that_is_late_is_waited_for(bench: &Bench) {
     let web = bench.start_ready(&bench.spec("web-1", &["serve", "$PORT"]));
     let ends = || -> Vec<String> {
