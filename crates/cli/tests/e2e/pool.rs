@@ -1,10 +1,11 @@
 //! A pool in a temporary directory, on free ports, that leaves nothing behind.
 
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -417,10 +418,19 @@ pub fn go_program(folder: &str, module: &str, version: &str, name: &str) -> Opti
     program.exists().then_some(program)
 }
 
-/// Ports that nobody listens at, each another one.
+/// Ports that nobody listens at, and that no other test was given: what a pool does not listen at yet is free for whoever asks next.
 pub fn free_ports<const N: usize>() -> [u16; N] {
-    let held: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    std::array::from_fn(|index| held[index].local_addr().unwrap().port())
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap();
+    // All are held until there are enough, so that the kernel names others.
+    let (mut held, mut ports) = (Vec::new(), Vec::new());
+    while ports.len() < N {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        ports.extend(given.insert(port).then_some(port));
+        held.push(listener);
+    }
+    std::array::from_fn(|index| ports[index])
 }
 
 pub fn kill(pid: i32) {
