@@ -6,6 +6,7 @@ pub(crate) mod guard;
 pub(crate) mod handshake;
 pub(crate) mod l4;
 mod line;
+pub(crate) mod linger;
 mod named;
 pub(crate) mod own;
 mod pace;

@@ -1,6 +1,6 @@
 //! A client's connection, as hyper reads and writes it.
 
-use std::future::{Future as _, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::time::Sleep;
 use weal_model::ListenScheme;
 
 use super::client::{Client, Order, Phase};
+use super::linger::Linger;
 use super::patience::{self, Patience};
 use super::preface;
 use super::transport::{Transport, poll_after};
@@ -23,13 +23,6 @@ use crate::http::framing::Framing;
 
 /// Up to so many bytes, a head and its body are copied together: the kernel takes one buffer with less work than a list.
 const COALESCED: usize = 1024;
-
-/// How long a client that still sends after its last response is read. Shorter, and a slow one never sees the response; longer, and it
-/// holds its connection for nothing.
-const LINGER: Duration = Duration::from_secs(5);
-
-/// Reads of a client that is only read to be discarded, before other connections get their turn.
-const DISCARDED_AT_ONCE: u32 = 16;
 
 /// A client's stream that tells [`Client`] what is read and gives up on a client that takes nothing.
 #[derive(Debug)]
@@ -46,15 +39,14 @@ pub(crate) struct ClientStream<T> {
     interim: Bytes,
     /// True once something was written since all was: interim responses wait, they must not stand within a response.
     is_writing: bool,
-    linger: Linger,
+    closing: Closing,
 }
 
 /// How far the end of a connection has come.
 #[derive(Debug)]
-enum Linger {
+enum Closing {
     Open,
-    /// Nothing more is written. What the client still sends is read until it closes too, or until this passes.
-    Reading(Pin<Box<Sleep>>),
+    Lingering(Linger),
     Closed,
 }
 
@@ -70,7 +62,7 @@ impl<T: Transport> ClientStream<T> {
             is_malformed: false,
             interim: Bytes::new(),
             is_writing: false,
-            linger: Linger::Open,
+            closing: Closing::Open,
         }
     }
 
@@ -252,33 +244,22 @@ impl<T: Transport> AsyncWrite for ClientStream<T> {
         Pin::new(&mut this.stream).poll_flush(cx)
     }
 
-    /// Closes in two steps (RFC 9112 section 9.6): were the socket closed while the client still sends, its kernel would discard the
-    /// last response unread.
+    /// Lingers where the client still sends.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if let Linger::Open = this.linger {
+        if let Closing::Open = this.closing {
             let is_tunnel = this.client.phase() == Phase::Tunnel;
             let is_sending = !this.framing.is_between_requests() && !is_tunnel;
             // Where nothing more is read, the socket is closed now, and its kernel tells the client. TLS has something to say before that.
             if is_sending || is_tunnel || T::SCHEME == ListenScheme::Https {
                 ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
             }
-            this.linger = if is_sending { Linger::Reading(Box::pin(tokio::time::sleep(LINGER))) } else { Linger::Closed };
+            this.closing = if is_sending { Closing::Lingering(Linger::new()) } else { Closing::Closed };
         }
-        let Linger::Reading(limit) = &mut this.linger else { return Poll::Ready(Ok(())) };
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        for _ in 0..DISCARDED_AT_ONCE {
-            let mut discarded = ReadBuf::uninit(&mut buffer);
-            match Pin::new(&mut this.stream).poll_read(cx, &mut discarded) {
-                Poll::Ready(Ok(())) if !discarded.filled().is_empty() => {}
-                Poll::Ready(_) => {
-                    this.linger = Linger::Closed;
-                    return Poll::Ready(Ok(()));
-                }
-                Poll::Pending => return limit.as_mut().poll(cx).map(Ok),
-            }
+        if let Closing::Lingering(linger) = &mut this.closing {
+            ready!(linger.poll(cx, &mut this.stream));
+            this.closing = Closing::Closed;
         }
-        cx.waker().wake_by_ref();
-        limit.as_mut().poll(cx).map(Ok)
+        Poll::Ready(Ok(()))
     }
 }

@@ -4,7 +4,6 @@ use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Builder, Connection, SendResponse};
@@ -18,12 +17,9 @@ use super::wire::Wire;
 use crate::http::session::Session;
 use crate::limits::Limits;
 use crate::listen::client::Order;
+use crate::listen::linger::LINGER;
 use crate::listen::patience::Patience;
 use crate::listen::transport::Transport;
-
-/// How long a client may take to notice that its connection closes, once nothing is being answered. Shorter, and what it sends meanwhile
-/// gets no answer; longer, and it holds its connection for nothing.
-const LINGER: Duration = Duration::from_secs(5);
 
 /// One connection and what is answered over it.
 struct Serving<T> {

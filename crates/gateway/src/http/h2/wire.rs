@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::PREFACE;
 use super::conduct::{Conduct, Kind};
 use crate::listen::client::{Client, Order};
+use crate::listen::linger::Linger;
 use crate::listen::patience::Patience;
 use crate::listen::transport::{Transport, poll_after};
 
@@ -30,11 +31,13 @@ pub(super) struct Wire<T> {
     conduct: Arc<Mutex<Conduct>>,
     frames: Frames,
     patience: Patience,
+    /// Set once the last frame is sent.
+    linger: Option<Linger>,
 }
 
 impl<T: Transport> Wire<T> {
     pub fn new(stream: T, first: Bytes, client: Arc<Client>, conduct: Arc<Mutex<Conduct>>, patience: Patience) -> Self {
-        Self { stream, first, client, conduct, frames: Frames::default(), patience }
+        Self { stream, first, client, conduct, frames: Frames::default(), patience, linger: None }
     }
 
     fn count(&mut self, new: &[u8]) {
@@ -131,8 +134,13 @@ impl<T: Transport> AsyncWrite for Wire<T> {
         Pin::new(&mut this.stream).poll_flush(cx)
     }
 
+    /// Lingers, so that a client which still sends gets to read why its connection ends.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let this = self.get_mut();
+        if this.linger.is_none() {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        }
+        this.linger.get_or_insert_with(Linger::new).poll(cx, &mut this.stream).map(Ok)
     }
 }
 
