@@ -214,18 +214,25 @@ impl RequestIds {
 
     /// The id of a request: the one it has, or a new one.
     pub fn choose(&self, headers: &HeaderMap, present: Present) -> HeaderValue {
-        if present.has(Present::REMARK)
-            && let Some(id) = headers.get(X_REQUEST_ID)
-            && id.len() <= 128
-        {
-            return id.clone();
-        }
+        let known = if present.has(Present::REMARK) { headers.get(X_REQUEST_ID).filter(|id| id.len() <= 128) } else { None };
+        let mut id = known.cloned().unwrap_or_else(|| self.make());
+        mark_unique(&mut id);
+        id
+    }
+
+    fn make(&self) -> HeaderValue {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut text = [0; 32];
         text[..16].copy_from_slice(&self.prefix);
         text[16..].copy_from_slice(&hexadecimal(number));
         HeaderValue::from_bytes(&text).expect("hexadecimal digits are visible characters")
     }
+}
+
+/// Keeps a value that no other message has out of the tables of HPACK (RFC 7541 section 6.2.3), where it would displace fields that come again and
+/// be compared with each one like it.
+pub(crate) fn mark_unique(value: &mut HeaderValue) {
+    value.set_sensitive(true);
 }
 
 /// Numbers that follow each other become numbers that do not look so (Steele, Lea and Flood, splitmix64): samplers take traces by their digits.
@@ -246,6 +253,15 @@ fn hexadecimal(number: u64) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_table_of_hpack_keeps_the_id_of_a_request() {
+        let ids = RequestIds::new(7);
+        let known = HeaderMap::from_iter([(X_REQUEST_ID, HeaderValue::from_static("mine"))]);
+        let [given, made] = [&known, &HeaderMap::new()].map(|headers| ids.choose(headers, Present::of(headers)));
+        assert!(given == "mine" && made != given);
+        assert!(given.is_sensitive() && made.is_sensitive(), "h2 writes them as never indexed");
+    }
 
     #[test]
     fn fuzz_forwarded_clients() {

@@ -2,7 +2,7 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::origin::RequestIds;
+use super::origin::{self, RequestIds};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
@@ -47,7 +47,9 @@ impl TraceContext {
         if self.parent.is_none() || state > LONGEST_STATE {
             headers.remove(TRACESTATE);
         }
-        headers.insert(TRACEPARENT, HeaderValue::from_bytes(&text).expect("it is made of visible characters"));
+        let mut parent = HeaderValue::from_bytes(&text).expect("it is made of visible characters");
+        origin::mark_unique(&mut parent);
+        headers.insert(TRACEPARENT, parent);
     }
 
     /// The trace, the gateway's span and its parent, in hexadecimal digits.
@@ -109,7 +111,7 @@ mod tests {
         TraceContext::of(&headers, &RequestIds::new(7), 1.0).pass_on(&mut headers);
         let parents: Vec<_> = headers.get_all(TRACEPARENT).iter().collect();
         assert_eq!(parents.len(), 1);
-        assert!(read(parents[0].as_bytes()).is_some(), "{parents:?}");
+        assert!(read(parents[0].as_bytes()).is_some() && parents[0].is_sensitive(), "{parents:?}");
         (parents[0].to_str().unwrap().to_owned(), headers.contains_key(TRACESTATE))
     }
 

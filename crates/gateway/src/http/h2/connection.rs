@@ -12,7 +12,7 @@ use http::Request;
 use tokio::time::Sleep;
 
 use super::conduct::Conduct;
-use super::reply::{Replies, Reply};
+use super::reply::Replies;
 use super::wire::Wire;
 use crate::http::session::Session;
 use crate::limits::Limits;
@@ -82,7 +82,7 @@ impl<T: Transport> Serving<T> {
     }
 
     fn begin(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
-        tokio::spawn(Reply::begin(&self.replies, request, respond).run());
+        tokio::spawn(self.replies.begin(request, respond).run());
     }
 
     fn obey(&mut self, cx: &mut Context<'_>) {

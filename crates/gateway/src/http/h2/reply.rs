@@ -1,5 +1,6 @@
 //! One stream: its request becomes an exchange, and the exchange's answer is written to it.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,10 +23,9 @@ use crate::http::forward;
 use crate::http::incoming::{Incoming, Stream};
 use crate::http::interim::Interims;
 use crate::http::relay::BodyError;
-use crate::http::session::{Dismissed, Routed, Session};
+use crate::http::session::Session;
 use crate::listen::client::Client;
 use crate::listen::patience::{self, Patience};
-use crate::upstream::attempt::Sendable;
 
 /// How often, and how many times, a reply that breaks off looks whether all of it was written. A client that takes nothing for a second does
 /// not need the rest.
@@ -38,11 +38,9 @@ pub(super) struct Replies {
     conduct: Arc<Mutex<Conduct>>,
 }
 
-/// One stream's exchange, begun.
-pub(super) struct Reply {
-    exchange: Exchange,
-    request: Sendable,
-    routed: Result<Routed, Dismissed>,
+/// One stream's exchange, begun. Small, since it is moved into a task: what is large stands behind `answer`.
+pub(super) struct Reply<F> {
+    answer: Pin<Box<F>>,
     respond: SendResponse<Bytes>,
     interims: Arc<Interims>,
     client: Arc<Client>,
@@ -53,6 +51,11 @@ pub(super) struct Reply {
     is_head: bool,
 }
 
+/// An exchange on its way to its answer.
+pub(super) trait Answer: Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + 'static {}
+
+impl<F: Future<Output = Result<Response<AnswerBody>, Infallible>> + Send + 'static> Answer for F {}
+
 /// A stream came to its end before its time: the client wants no more of it, or its connection is gone.
 struct Gone;
 
@@ -60,30 +63,29 @@ impl Replies {
     pub fn new(session: Arc<Session>, conduct: Arc<Mutex<Conduct>>) -> Self {
         Self { session, conduct }
     }
-}
 
-impl Reply {
-    /// Everything that needs no waiting, in the order in which requests come.
-    pub fn begin(replies: &Replies, request: Request<RecvStream>, respond: SendResponse<Bytes>) -> Self {
+    /// Everything of a request that needs no waiting, in the order in which requests come.
+    pub fn begin(&self, request: Request<RecvStream>, respond: SendResponse<Bytes>) -> Reply<impl Answer> {
         let (mut parts, stream) = request.into_parts();
         join_cookies(&mut parts.headers);
         let is_head = parts.method == Method::HEAD;
         let incoming = Incoming::H2(Stream::new(stream, &parts.headers));
         let interims = Arc::<Interims>::default();
-        let session = Arc::clone(&replies.session);
+        let session = Arc::clone(&self.session);
         let client = Arc::clone(&session.client);
         let patience = Patience::new(session.gateway.limits.stalled_write);
         let request = Request::from_parts(parts, incoming);
         let (exchange, request, routed) = Exchange::begin(session, request, Some(Arc::clone(&interims)));
         let min_rate = routed.as_ref().map_or(0, |routed| routed.destination.rules.min_rate);
-        let conduct = Arc::clone(&replies.conduct);
-        Self { exchange, request, routed, respond, interims, client, conduct, patience, min_rate, is_head }
+        let conduct = Arc::clone(&self.conduct);
+        Reply { answer: exchange.answer(request, routed), respond, interims, client, conduct, patience, min_rate, is_head }
     }
+}
 
+impl<F: Answer> Reply<F> {
     /// Answers it.
     pub async fn run(self) {
-        let Self { exchange, request, routed, mut respond, interims, client, conduct, patience, min_rate, is_head } = self;
-        let answer = exchange.answer(request, routed);
+        let Self { answer, mut respond, interims, client, conduct, patience, min_rate, is_head } = self;
         let Ok(response) = head(answer, &mut respond, &interims).await else { return };
         let (mut parts, body) = response.map(AnswerBody::failing_at_once).into_parts();
         let ends = is_head || body.is_end_stream();
@@ -92,8 +94,8 @@ impl Reply {
             Ok(sender) => sender,
             Err(error) => return tracing::debug!(%error, "an answer cannot be sent"),
         };
-        let sending = Sending { sender, patience, min_rate, conduct: &conduct, client: &client };
-        let sent = if ends { Ok(()) } else { sending.send(body).await };
+        let mut sending = Sending { sender, patience, min_rate, conduct: &conduct, client: &client };
+        let sent = if ends { Ok(()) } else { sending.send(pin!(body)).await };
         if sent.is_ok() {
             conduct.lock().unwrap_or_else(PoisonError::into_inner).handle_answered();
         }
@@ -101,7 +103,7 @@ impl Reply {
 }
 
 /// The head of the answer. Interim ones are sent as they come.
-async fn head<F: Future<Output = Result<Response<AnswerBody>, std::convert::Infallible>>>(
+async fn head<F: Answer>(
     mut answer: Pin<Box<F>>,
     respond: &mut SendResponse<Bytes>,
     interims: &Interims,
@@ -160,8 +162,7 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    async fn send(mut self, body: AnswerBody) -> Result<(), Gone> {
-        let mut body = pin!(body);
+    async fn send(&mut self, mut body: Pin<&mut AnswerBody>) -> Result<(), Gone> {
         loop {
             match self.next_frame(body.as_mut()).await? {
                 None => return self.end(),
