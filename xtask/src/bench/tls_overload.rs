@@ -74,6 +74,14 @@ struct Seen {
     full_share: f64,
 }
 
+/// What clients saw, or that they are too many for the files that their process may open.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Outcome {
+    Seen(Box<Seen>),
+    OutOfFiles { open_files: u64 },
+}
+
 /// Runs the benchmark.
 pub fn run(arguments: &Arguments) -> Result<Vec<Table>> {
     let bench = Bench { programs: TlsPrograms::build()?, seconds: if arguments.quick { 8 } else { 30 } };
@@ -138,10 +146,17 @@ impl Bench {
             };
             for &times in kind.offered {
                 let rate = times * cpus as f64 * 1e3 / costly.full_ms;
-                let without = self.load(kind, cpus, there, false, rate)?;
-                let with = self.load(kind, cpus, there, true, rate)?;
-                for (order, seen) in [("none", &without), ("weal's", &with)] {
-                    table.row(row(kind, times, order, seen, &without), None);
+                let (without, with) = (self.load(kind, cpus, there, false, rate)?, self.load(kind, cpus, there, true, rate)?);
+                let (Outcome::Seen(without), Outcome::Seen(with)) = (&without, &with) else {
+                    let open_files = [&without, &with].into_iter().find_map(Outcome::open_files).unwrap_or_default();
+                    table.notes.push(format!(
+                        "{}, {times:.1} x: left out. The clients that wait take more than the {open_files} files that a process may open here.",
+                        kind.name
+                    ));
+                    continue;
+                };
+                for (order, seen) in [("none", without), ("weal's", with)] {
+                    table.row(row(kind, times, order, seen, without), None);
                     points.push(Point { kind: kind.name, cpus, order, rate, replies_per_s: seen.replies_per_s });
                 }
             }
@@ -155,7 +170,7 @@ impl Bench {
         Ok(table)
     }
 
-    fn load(&self, kind: &Kind, cpus: usize, there: usize, orders: bool, rate: f64) -> Result<Seen> {
+    fn load(&self, kind: &Kind, cpus: usize, there: usize, orders: bool, rate: f64) -> Result<Outcome> {
         let (address, others) = (free_address()?, if cpus < there { cpus..there } else { 0..there });
         let _instance = self.programs.instance(others.clone(), &["answer", &address.to_string()])?;
         let gateway = self.start(kind, cpus, orders, address)?;
@@ -166,6 +181,15 @@ impl Bench {
 
     fn start(&self, kind: &Kind, cpus: usize, orders: bool, instance: SocketAddr) -> Result<TlsGateway> {
         self.programs.start(kind.key, 0..cpus, orders, instance)
+    }
+}
+
+impl Outcome {
+    fn open_files(&self) -> Option<u64> {
+        match self {
+            Self::Seen(_) => None,
+            Self::OutOfFiles { open_files } => Some(*open_files),
+        }
     }
 }
 

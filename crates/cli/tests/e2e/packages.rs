@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -10,9 +11,10 @@ use tempfile::TempDir;
 use crate::load::Load;
 use crate::pool::{copy_program, copy_program_with, echo_app, echo_program, free_ports, text};
 
-/// This machine's files with all changes in memory, in namespaces of its own for mounts and processes. What was started in it ends with it.
+/// This machine's files with all changes in memory, in namespaces of its own. What was started in it ends with it.
 struct Copy {
     holder: Child,
+    namespaces: &'static [&'static str],
     /// The number of its first process, as seen from here.
     first: String,
     _folder: TempDir,
@@ -37,11 +39,12 @@ exec sleep 3600
 "#;
 
 impl Copy {
-    /// `None` where this user or this machine has no such thing, which is said.
-    fn make() -> Option<Self> {
+    /// Of which kinds it has namespaces of its own, as options of `unshare` and `nsenter` name them. `None` where this user or this machine has
+    /// no such thing, which is said.
+    fn make(namespaces: &'static [&'static str]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mut unshare = Command::new("unshare");
-        unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", MOUNT, "sh"]).arg(folder.path());
+        unshare.args(namespaces).args(["--fork", "--kill-child", "sh", "-ec", MOUNT, "sh"]).arg(folder.path());
         let holder = unshare.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let Ok(mut holder) = holder else {
             weal_testing::skip("there is no unshare (Debian package util-linux)");
@@ -56,7 +59,7 @@ impl Copy {
             return None;
         }
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", holder.id())).unwrap();
-        Some(Self { holder, first: children.trim().to_owned(), _folder: folder })
+        Some(Self { holder, namespaces, first: children.trim().to_owned(), _folder: folder })
     }
 
     /// Where its file `path` is for this process.
@@ -66,7 +69,7 @@ impl Copy {
 
     fn run(&self, words: &[&str]) -> Output {
         let mut command = Command::new("nsenter");
-        command.args(["--mount", "--pid", "--root", "--wdns=/", "--target", &self.first, "--"]).args(words);
+        command.args(self.namespaces).args(["--root", "--wdns=/", "--target", &self.first, "--"]).args(words);
         command.env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output().unwrap()
     }
 
@@ -181,7 +184,7 @@ fn pids(copy: &Copy, state: &str) -> Vec<Value> {
 
 #[test]
 fn the_package_is_installed_upgraded_under_load_without_a_loss_and_removed_without_a_trace() {
-    let Some(copy) = Copy::make() else { return };
+    let Some(copy) = Copy::make(&["--mount", "--pid"]) else { return };
     let folder = tempfile::tempdir().unwrap();
     let (first, next) = (Path::new(env!("CARGO_BIN_EXE_weal")), next_program(folder.path()));
     let Some(first) = package(first, "1.0.0", folder.path()) else { return };
@@ -224,6 +227,47 @@ fn the_package_is_installed_upgraded_under_load_without_a_loss_and_removed_witho
     std::fs::remove_file(copy.path("/srv/echo")).unwrap();
     let more: Vec<String> = copy.changed().difference(&untouched).cloned().collect();
     assert!(more.is_empty(), "{more:?}");
+}
+
+/// Answers at once, on HTTP/1.1.
+const PROGRAM: &str = r#"
+import http.server, os
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "3")
+        self.end_headers()
+        self.wfile.write(b"ok\n")
+
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Answer).serve_forever()
+"#;
+
+/// The commands of the README's first steps. How long they took is said.
+#[test]
+fn the_package_and_five_commands_lead_from_nothing_to_a_held_goal() {
+    let Some(copy) = Copy::make(&["--mount", "--pid", "--net"]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(package) = package(Path::new(env!("CARGO_BIN_EXE_weal")), "1.0.0", folder.path()) else { return };
+    std::fs::copy(package, copy.path("/tmp/weal.deb")).unwrap();
+    std::fs::create_dir(copy.path("/srv/shop")).unwrap();
+    std::fs::write(copy.path("/srv/shop/app.py"), PROGRAM).unwrap();
+    copy.sure(&["ip", "link", "set", "lo", "up"]);
+    let in_shop =
+        |command: &str| copy.sure(&["sh", "-c", &format!("cd /srv/shop && PATH=/usr/sbin:/usr/bin:/sbin:/bin {command}")]);
+
+    let began = Instant::now();
+    copy.sure(&["dpkg", "--no-triggers", "--install", "/tmp/weal.deb"]);
+    in_shop("weal init");
+    in_shop("weal validate");
+    in_shop("weal up -d");
+    in_shop("weal load shop --rate 20/s");
+    let why = in_shop("weal why shop");
+    assert!(why.starts_with("shop meets its goal"), "{why}");
+    println!("from the package to a held goal in {:.1} s of commands: {why}", began.elapsed().as_secs_f64());
+    in_shop("weal down");
 }
 
 /// Removes the package while an instance runs on whose pool has neither roles nor a record, beside the folder of a pool that does not run.

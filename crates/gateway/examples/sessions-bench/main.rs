@@ -7,7 +7,7 @@
 //! `sessions-bench load ADDRESS AUTHORITY SOCKET 1.2|1.3|plain SHAPE SESSIONS_PER_S SECONDS`: clients. SOCKET may be `-`. SHAPE is
 //! `VISITSxREQUESTS`, `surge` or `rubis`.
 //!
-//! `cost` and `load` print one line of JSON. A session makes its requests as its shape says, and thinks in between. A
+//! `cost` and `load` print one line of JSON; `load` only how many files it may open, where that is too few for its clients. A session makes its requests as its shape says, and thinks in between. A
 //! client that gets no answer for [`PATIENCE`] leaves and comes back as a new one, as does one that is turned away after it has thought
 //! about it, [`RETURNS`] times at most (Carrera 4.3.2: httperf's sessions, ten seconds of patience). One whose connection is closed while it
 //! thinks goes on over another.
@@ -17,10 +17,11 @@ mod work;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use rustix::process::Resource;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
@@ -289,6 +290,8 @@ struct Tally {
     handshake_ms: Mutex<Vec<f64>>,
     /// Seconds of sessions that came to their end.
     lifetime_s: Mutex<Vec<f64>>,
+    /// A client found that this process may open no more files: what is counted from then on is not what clients would do.
+    is_out_of_files: AtomicBool,
 }
 
 async fn load(target: Target, socket: Option<&Path>, rate: f64, span: Duration) -> Result<serde_json::Value, Failure> {
@@ -305,6 +308,9 @@ async fn load(target: Target, socket: Option<&Path>, rate: f64, span: Duration) 
     while begun.elapsed() < warm_up + span {
         due += Duration::from_secs_f64(exponential(&mut random) / rate);
         tokio::time::sleep_until(due.into()).await;
+        if tally.is_out_of_files.load(Ordering::Relaxed) {
+            return Ok(serde_json::json!({ "open_files": rustix::process::getrlimit(Resource::Nofile).current }));
+        }
         if before.is_none() && Instant::now() >= counts_from {
             before = Some(counters().await?);
         }
@@ -404,11 +410,18 @@ impl User {
             }
         }
         let wished = Instant::now();
-        let link = kept.insert(self.target.connect(client).await?);
+        let link = kept.insert(self.target.connect(client).await.inspect_err(|error| self.note_failure(error.as_ref()))?);
         if Instant::now() >= self.counts_from {
             self.tally.handshake_ms.lock().unwrap().push(wished.elapsed().as_secs_f64() * 1e3);
         }
         link.get(path).await
+    }
+
+    fn note_failure(&self, error: &(dyn Error + 'static)) {
+        let code = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        if code == Some(rustix::io::Errno::MFILE.raw_os_error()) {
+            self.tally.is_out_of_files.store(true, Ordering::Relaxed);
+        }
     }
 
     async fn think(&mut self) {
