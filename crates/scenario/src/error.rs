@@ -3,6 +3,7 @@
 use std::io;
 
 use weal_model::Bytes;
+use weal_model::naming::RULE_OF_NAMES;
 
 use crate::workload::{SwfError, TraceError};
 
@@ -133,8 +134,14 @@ pub enum Mistake {
         /// Their sum.
         sum: f64,
     },
-    /// A job's name is taken, or empty.
-    #[error("job `{name}` is there twice, or has no name")]
+    /// A name that no job of a pool can have.
+    #[error("`{name}` cannot be the name of a job: {RULE_OF_NAMES}")]
+    BadJobName {
+        /// The name.
+        name: String,
+    },
+    /// A job's name is taken.
+    #[error("job `{name}` is there twice")]
     JobName {
         /// The name.
         name: String,

@@ -38,7 +38,7 @@ impl fmt::Display for JobStep {
     }
 }
 
-/// A step of a job that is expected, such as `JOB1 is suspended`.
+/// A step of a job that is expected, such as `report is suspended`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ExpectedStep {

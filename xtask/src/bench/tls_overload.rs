@@ -241,20 +241,22 @@ fn table_of_collapse(points: &[Point]) -> Table {
 }
 
 fn row(kind: &Kind, times: f64, order: &str, seen: &Seen, without: &Seen) -> [String; 14] {
+    // Of what was never completed there is neither a ratio nor a time.
+    let if_any = |completed_per_s: f64, cell: String| if completed_per_s > 0.0 { cell } else { "-".to_owned() };
     [
         kind.name.to_owned(),
         format!("{times:.1} x"),
         order.to_owned(),
         format!("{:.1}", seen.begun_per_s),
         format!("{:.1}", seen.completed_per_s),
-        format!("{:.2}", seen.completed_per_s / without.completed_per_s),
+        if_any(without.completed_per_s, format!("{:.2}", seen.completed_per_s / without.completed_per_s)),
         format!("{:.1}", seen.left_per_s),
         format!("{:.1}", seen.turned_away_per_s),
         format!("{:.1}", seen.replies_per_s),
         format!("{:.0}", seen.handshake_mean_ms),
         format!("{:.0}", seen.response_mean_ms),
         format!("{:.0}", seen.response_p95_ms),
-        format!("{:.1}", seen.lifetime_s),
+        if_any(seen.completed_per_s, format!("{:.1}", seen.lifetime_s)),
         format!("{:.0}%", seen.full_share * 100.0),
     ]
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weal_model::naming::{LONGEST_NAME, is_name, job_name};
+use weal_model::naming::{LONGEST_NAME, RULE_OF_NAMES, is_name, job_name};
 use weal_model::{
     ArrayPart, Bytes, ClassName, Cpu, Importance, JobCommand, JobName, JobRecord, JobSpec, NodeSpec, PoolSpec, Stage, Submitter,
     Time, Work,
@@ -361,7 +361,7 @@ fn name_of(submission: &JobSubmission) -> Result<String, Refusal> {
         return if is_name(name) {
             Ok(name.clone())
         } else {
-            Err(Refusal::BadName { what: "a job".to_owned(), name: name.clone() })
+            Err(bad(format!("`{name}` cannot be the name of a job: {RULE_OF_NAMES}")))
         };
     }
     let program = program_of(&submission.run);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use toml::Spanned;
+use weal_model::naming::is_name;
 use weal_model::{Bytes, Cpu, Importance, Stage, Work};
 
 use super::source::Source;
@@ -29,7 +30,10 @@ pub(super) fn read_jobs(
     let mut jobs = Vec::new();
     for table in tables {
         let name = &table.get_ref().name;
-        if name.get_ref().is_empty() || !names.insert(name.get_ref().clone()) {
+        if !is_name(name.get_ref()) {
+            return Err(source.error(&name.span(), Mistake::BadJobName { name: name.get_ref().clone() }));
+        }
+        if !names.insert(name.get_ref().clone()) {
             return Err(source.error(&name.span(), Mistake::JobName { name: name.get_ref().clone() }));
         }
         jobs.push(read_job(table.get_ref(), read_file).map_err(|mistake| match mistake {
@@ -161,6 +165,13 @@ mod tests {
         let swf = "; a log\n1 50 -1 30 2 -1 -1 2 -1 -1 1 1 1 -1 -1 -1 -1 -1\n2 70 -1 10 64 -1 -1 64 -1 -1 1 1 1 -1 -1 -1 -1 -1\n";
         let read = |name: &str| if name == "log.swf" { Ok(swf.to_owned()) } else { no_files(name) };
         Scenario::parse(&text, read).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_name_that_a_pool_would_refuse_is_refused_here() {
+        let keys = "work = \"20s\"\nmemory = \"1MiB\"\ngoal = \"60s\"\n[[job]]\nname = \"JOB1\"\nwork = \"20s\"\ngoal = \"60s\"";
+        let error = scenario(keys).unwrap_err();
+        assert!(error.contains("`JOB1` cannot be the name of a job: up to 40 lower-case letters"), "{error}");
     }
 
     #[test]
