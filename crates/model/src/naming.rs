@@ -6,8 +6,8 @@ use crate::{AppName, InstanceId, JobName};
 /// The longest name of an application, a class, a node or a job.
 pub const LONGEST_NAME: usize = 40;
 
-/// [`is_name`] for people.
-pub const RULE_OF_NAMES: &str = "up to 40 lower-case letters, digits and inner dashes, the first a letter";
+/// What names have: [`is_name`] for people.
+pub const RULE_OF_NAMES: &str = "up to 40 lower-case letters, digits and inner dashes, and begin with a letter";
 
 /// Whether somebody may give this name: up to 40 lower-case letters, digits and inner dashes, the first a letter. Names stand in paths, in
 /// variables and in ids.

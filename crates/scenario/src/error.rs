@@ -135,7 +135,7 @@ pub enum Mistake {
         sum: f64,
     },
     /// A name that no job of a pool can have.
-    #[error("`{name}` cannot be the name of a job: {RULE_OF_NAMES}")]
+    #[error("`{name}` cannot be the name of a job: names have {RULE_OF_NAMES}")]
     BadJobName {
         /// The name.
         name: String,

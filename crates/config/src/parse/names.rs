@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
-use weal_model::naming::{LONGEST_NAME, is_name};
+use weal_model::naming::{LONGEST_NAME, RULE_OF_NAMES, is_name};
 
 use crate::section::{Item, Reading};
 
@@ -15,11 +15,9 @@ pub(super) fn check_name(reading: &mut Reading, kind: &str, name: &str, span: Ra
     }
     let right = as_name(name);
     let help = if is_name(&right) && !taken.contains(&right.as_str()) {
-        format!(
-            "did you mean `{right}`? Names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter"
-        )
+        format!("did you mean `{right}`? Names have {RULE_OF_NAMES}")
     } else {
-        "names have up to 40 lower-case letters, digits and inner dashes, and begin with a letter".to_owned()
+        format!("names have {RULE_OF_NAMES}")
     };
     reading.findings.error(span, format!("`{name}` cannot be the name of {}", article(kind)), help);
 }

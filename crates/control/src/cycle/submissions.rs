@@ -361,7 +361,7 @@ fn name_of(submission: &JobSubmission) -> Result<String, Refusal> {
         return if is_name(name) {
             Ok(name.clone())
         } else {
-            Err(bad(format!("`{name}` cannot be the name of a job: {RULE_OF_NAMES}")))
+            Err(bad(format!("`{name}` cannot be the name of a job: names have {RULE_OF_NAMES}")))
         };
     }
     let program = program_of(&submission.run);

@@ -7,8 +7,8 @@
 //! `sessions-bench load ADDRESS AUTHORITY SOCKET 1.2|1.3|plain SHAPE SESSIONS_PER_S SECONDS`: clients. SOCKET may be `-`. SHAPE is
 //! `VISITSxREQUESTS`, `surge` or `rubis`.
 //!
-//! `cost` and `load` print one line of JSON; `load` only how many files it may open, where that is too few for its clients. A session makes its requests as its shape says, and thinks in between. A
-//! client that gets no answer for [`PATIENCE`] leaves and comes back as a new one, as does one that is turned away after it has thought
+//! `cost` and `load` print one line of JSON; `load` only how many files it may open, where that is too few for its clients. A session makes
+//! its requests as its shape says, and thinks in between. A client that gets no answer for [`PATIENCE`] leaves and comes back as a new one, as does one that is turned away after it has thought
 //! about it, [`RETURNS`] times at most (Carrera 4.3.2: httperf's sessions, ten seconds of patience). One whose connection is closed while it
 //! thinks goes on over another.
 

@@ -171,7 +171,7 @@ mod tests {
     fn a_name_that_a_pool_would_refuse_is_refused_here() {
         let keys = "work = \"20s\"\nmemory = \"1MiB\"\ngoal = \"60s\"\n[[job]]\nname = \"JOB1\"\nwork = \"20s\"\ngoal = \"60s\"";
         let error = scenario(keys).unwrap_err();
-        assert!(error.contains("`JOB1` cannot be the name of a job: up to 40 lower-case letters"), "{error}");
+        assert!(error.contains("`JOB1` cannot be the name of a job: names have up to 40 lower-case letters"), "{error}");
     }
 
     #[test]
